@@ -245,11 +245,11 @@ def _documents(strategy: Strategy) -> None:
         if strategy.padding_free:
             raise InputError("padding_free=true needs the lengths of documents, one to a row: document_lengths=lognormal:MEAN+CV, @FILE or N")
         return
-    if lengths.mean > row:
-        raise InputError(f"{name}={lengths.mean} is longer than the sequence of {row} tokens it is packed into")
     if lengths.longest is not None and lengths.longest[0] > row:
         length, where = lengths.longest
         raise InputError(f"{where}: a document of {length:,} tokens does not fit into a row of seq_length={row}: cut it, as the trainer does")
+    if lengths.mean > row:
+        raise InputError(f"{name}={lengths.mean} is longer than the sequence of {row} tokens it is packed into")
     weighted = lengths.mean * (1 + lengths.spread)
     if weighted > row:
         raise InputError(
