@@ -285,7 +285,7 @@ def test_three_ways_to_write_a_file(tmp_path: Path) -> None:
         ("[12,\n 3", ":2: not JSON"),
         ("[" * 100_000, "is no JSON list of lengths"),
         ("[12,\n 20000]", f":2: a document of 20,000 tokens does not fit into a row of seq_length={ROW}"),
-        ("400\n1000000000\n", f":2: a document of 1,000,000,000 tokens does not fit into a row of seq_length={ROW}"),  # though the mean does not either
+        ("400\n1000000000\n", f":2: a document of 1,000,000,000 tokens does not fit into a row of seq_length={ROW}"),
     ],
 )
 def test_a_bad_file_is_one_sentence(text: str, said: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ Qwen3NextGatedDeltaNet; what is kept was measured by the storages alive after fo
 from __future__ import annotations
 
 from symsim.algebra.expr import ceil, expr, minimum
+from symsim.frameworks.eager_modules import module_code
 from symsim.frameworks.kernels import CHUNK, Kernels, convolution_products, delta_rule_products
 from symsim.frameworks.primitives import cast, run
 from symsim.ir.block import Dim, Op
@@ -88,3 +89,20 @@ def eager_delta_rule(k: Kernels, op: Op) -> None:
     operands = [q, key, v, strength]
     k.emit("delta_rule", [*operands, decay], [y, *within, *scan], saves=[*operands, *within, *scan], **delta_rule_products(k))
     run(k, "cast", [y], k.dims_of(op.outputs[0]), k.tensors[op.outputs[0]].dtype, into=op.outputs[0])
+
+
+def eager_kda(k: Kernels, op: Op) -> None:
+    """The decay as the module writes it, and flash-linear-attention's kernel, which keeps what it reads: torch's own code makes [chunk chunk D_k] of
+    every chunk (docs/accuracy.md)."""
+    *operands, decay, strength, a_log, dt_bias = op.inputs
+    gate = run(k, "add", [cast(k, decay, "fp32")], of=[dt_bias])
+    if module_code(k.profile.model).decay_bounded:
+        rate = run(k, "exp", [a_log], kind="activation")
+        decay = cast(k, run(k, "scale", [run(k, "sigmoid", [run(k, "mul", [gate, rate])])]), k.tensors[decay].dtype)
+    else:  # softplus, written out
+        rate = run(k, "scale", [run(k, "exp", [cast(k, a_log, "fp32")], kind="activation")])
+        smooth = run(k, "log", [run(k, "add", [run(k, "exp", [gate])])])
+        large = run(k, "scale", [gate], dtype="bool", kind="index")
+        decay = run(k, "mul", [run(k, "masked_fill", [gate, smooth, large]), rate])
+    read = [*operands, decay, strength]
+    k.emit("kda", read, op.outputs, saves=read, **delta_rule_products(k))

@@ -24,6 +24,8 @@ class ModuleCode:
     """The same, of an fp32 copy of the weight."""
     gated_norm_in_fp32: bool = False
     """The norm of a delta net too, which is multiplied by its gate before it is cast; in other families it is as Llama's."""
+    decay_bounded: bool = False
+    """The decay of a delta rule's channels is a sigmoid between bounds, in the type of the others that are read; else a softplus, in fp32."""
     norm_by_power: bool = False
     """*RMSNorm: torch.pow(mean, -0.5) for rsqrt(mean), which keeps the mean."""
     plain_norm_by_power: bool = False
@@ -101,7 +103,7 @@ MODULE_CODE = {
     "afmoe": ModuleCode(norm_weight_in_fp32=True, router_is_linear=True),
     "axk1": _ROUTER,
     "axk2": _ROUTER,
-    "bailing_hybrid": _ROUTER,
+    "bailing_hybrid": ModuleCode(router_in_fp32=True, gated_norm_in_fp32=True, decay_bounded=True),
     "beam": ModuleCode(router_in_fp32=True, norm_weight_in_fp32=True, rotary_in_fp32=True, glu_in_fp32=True),
     "biogpt": ModuleCode(softmax_in_compute_type=True),
     "codegen": ModuleCode(scores_in_fp32=True, rotary_in_fp32=True, rotary_repeated_by_call=True),
@@ -165,7 +167,7 @@ MODULE_CODE = {
     "ibert": ModuleCode(linears_of_its_own=frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj"})),
     "jamba": ModuleCode(router_casts_weights=True),
     "kolibri1": _ROUTER,
-    "kimi_linear": _ROUTER,
+    "kimi_linear": ModuleCode(router_in_fp32=True, gated_norm_in_fp32=True),
     "laguna": ModuleCode(router_casts_weights=True, shared_experts_first=True),
     "lara_mini": ModuleCode(
         norm_weight_in_fp32=True, norm_weight_cast=True, gated_norm_in_fp32=True, router_in_fp32=True, router_casts_weights=True

@@ -13,7 +13,7 @@ from dataclasses import replace
 from symsim.frameworks import alternating, streams
 from symsim.frameworks.eager_attention import eager_attention, eager_mla_rope, eager_pack, eager_rope
 from symsim.frameworks.eager_lightning import eager_lightning
-from symsim.frameworks.eager_linear_attention import eager_convolution, eager_delta_rule
+from symsim.frameworks.eager_linear_attention import eager_convolution, eager_delta_rule, eager_kda
 from symsim.frameworks.eager_modules import module_code
 from symsim.frameworks.eager_pooling import eager_pool_tokens
 from symsim.frameworks.eager_state_space import eager_state_space
@@ -21,7 +21,6 @@ from symsim.frameworks.kernels import (
     INDEXER,
     Kernels,
     Lowering,
-    delta_rule,
     einsum,
     gathered_logits,
     grouped,
@@ -390,7 +389,7 @@ LOWERINGS: dict[str, Lowering] = {
     "delta_rule": eager_delta_rule,
     "selective_scan": eager_selective_scan,
     "state_space": eager_state_space,
-    "kda": delta_rule,  # flash-linear-attention's kernel: torch's own code makes [chunk chunk D_k] of every chunk
+    "kda": eager_kda,
     **{**streams.EAGER, **alternating.EAGER},
     "clip": eager_clip,
 }

@@ -39,5 +39,5 @@ def kda(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     gate = projected("H_v D_v", "g")
     with n.whole_sequences(net):
         o = n.norm(net, o, "o_norm", "D_v", kind="RMSNorm")
-        o = n.multiply(net, n.sigmoid(net, gate, "gate"), o, "gated")
+        o = n.multiply(net, n.activate(net, (gate,), "gate", "sigmoid", in_fp32=True), o, "gated")
     return net.einsum("b s H_v D_v, h H_v D_v -> b s h", o, Weight("o_proj"))

@@ -14,6 +14,7 @@ import argparse
 import gc
 import json
 import os
+import sys
 from typing import Any
 
 from symsim.algebra.kinds import spelt
@@ -47,11 +48,31 @@ def theirs(config: dict[str, Any], layer: int, b: int, s: int) -> tuple[int, int
         model = auto.from_config(made, attn_implementation="eager", dtype=torch.bfloat16, **more).train()
     except ValueError:  # experts of a module code of its own
         model = auto.from_config(made, attn_implementation="eager", dtype=torch.bfloat16).train()
+    module_code = sys.modules[type(model).__module__]
+    if hasattr(module_code, "chunk_kimi_delta_attention"):
+        module_code.chunk_kimi_delta_attention = kernel  # type: ignore[attr-defined]
     for name, module in model.named_modules():
         if name.endswith(("attn_hc", "ffn_hc")):  # kept in fp32 by their class (_keep_in_fp32_modules_strict)
             module.float()
     ids = torch.randint(0, made.vocab_size, (b, s))
     return alive(layers_of(model)[layer], *captured(model, layer, ids))
+
+
+def kernel(q: Any, k: Any, v: Any, g: Any, beta: Any, **_: Any) -> tuple[Any, None]:
+    """In place of torch's own code of a delta rule with a decay of every channel: a kernel that keeps what it reads."""
+    import torch
+
+    class Kernel(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *read: Any) -> Any:
+            ctx.save_for_backward(*read)
+            return torch.zeros_like(read[2])
+
+        @staticmethod
+        def backward(ctx: Any, made: Any) -> Any:
+            return tuple(torch.zeros_like(t) for t in ctx.saved_tensors)
+
+    return Kernel.apply(q, k, v, g, beta), None
 
 
 def layers_of(model: Any) -> Any:
