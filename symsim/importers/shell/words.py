@@ -49,18 +49,20 @@ class Expansion:
         text, nothing = "", False
         for part in token.parts:
             value = self.part(part)
+            # that a word stood in quotes is no part of its value, which is split anew here
             if isinstance(value, list):
                 nothing = nothing or not value
-                text += HARD.join(value) if part.quoted else re.sub(r"\s", SOFT, SOFT.join(value))
+                held = [one.replace(HERE, "") for one in value]
+                text += HARD.join(one + HERE for one in held) if part.quoted else re.sub(r"\s", SOFT, SOFT.join(held))
             elif part.quoted or part.kind == "text":
-                text += value + (HERE if part.quoted else "")
+                text += value.replace(HERE, "") + (HERE if part.quoted else "")
             else:
-                text += re.sub(r"\s", SOFT, value)
+                text += re.sub(r"\s", SOFT, value.replace(HERE, ""))
         found = []
         here = self.scope.place(f"{self.where}:{token.line}")
         for piece in re.split(f"[{HARD}{SOFT}]", text):
-            held = PLACE.sub("", piece)
-            if held and not (nothing and held.strip(HERE) == ""):
+            letters = PLACE.sub("", piece)
+            if letters and not (nothing and letters.strip(HERE) == ""):
                 found.append((piece if PLACE.match(piece) else here + piece).replace(KEPT, " "))
             marks = [mark[0] for mark in PLACE.finditer(piece)]
             here = marks[-1] if marks else here
