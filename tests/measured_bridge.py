@@ -44,6 +44,7 @@ PRECISION_NAMES = {name: _RECIPES[fp8] for name, fp8 in PRECISIONS.items()}
 TOKENDROP = "(tokendrop)"
 # oldest first
 CONTAINERS = ("25.09", "25.11", "26.02", "26.02.01", "26.04", "26.04.01", "26.06", "26.06.01", "26.08")
+GATHERED_IN_STEP = "overlap_param_gather_with_optimizer_step"
 READ_ABOVE = (
     "recompute_granularity",
     "pipeline_model_parallel_layout",
@@ -54,6 +55,7 @@ READ_ABOVE = (
     "optimizer",
     "overlap_grad_reduce",
     "overlap_param_gather",
+    GATHERED_IN_STEP,
     "tp_comm_overlap",
     "moe_expert_capacity_factor",
     "moe_pad_expert_input_to_capacity",
@@ -189,6 +191,7 @@ def _row(name: str, section: str, at: dict[str, Any]) -> Case | Uncovered:
     chunks = pp * vpp
     layout = as_set.get("pipeline_model_parallel_layout") if chunks > 1 and not {"pp", "vp"} & {*found.differs} else None
     ends = pp > 1 and bool(model.num_layers % chunks) and not (model.num_layers + 2) % chunks
+    gathered = dp > 1 and as_set.get("overlap_grad_reduce", True) and as_set.get("overlap_param_gather", True)
     plan, unnamed = strategy(
         {
             "tp": tp,
@@ -217,7 +220,8 @@ def _row(name: str, section: str, at: dict[str, Any]) -> Case | Uncovered:
             "moe_expert_capacity_factor": 1 if dropped else None,
             "moe_pad_expert_input_to_capacity": True if dropped else None,
             "overlap_grad_reduce": dp > 1 and as_set.get("overlap_grad_reduce", True),
-            "overlap_param_gather": dp > 1 and as_set.get("overlap_grad_reduce", True) and as_set.get("overlap_param_gather", True),
+            "overlap_param_gather": gathered,
+            GATHERED_IN_STEP: gathered and vpp > 1 and not at.get("fsdp") and as_set.get(GATHERED_IN_STEP, False),
             "tp_comm_overlap": tp > 1 and as_set.get("tp_comm_overlap", False),
             "overlap_p2p_comm": vpp > 1,
             "recompute": as_set.get("recompute_granularity"),

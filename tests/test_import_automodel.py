@@ -164,3 +164,8 @@ def test_other_workloads_are_named(tmp_path: Path) -> None:
 def test_a_mixture_with_tensor_parallelism_splits_its_sequence(tmp_path: Path) -> None:
     model = {"pretrained_model_name_or_path": "mistralai/Mixtral-8x7B-v0.1"}
     assert dict(job(tmp_path, model=model, distributed={"tp_size": 4}).strategy or {})["sp"] is True
+
+
+def test_a_decoder_that_rests_behind_a_trained_projector(tmp_path: Path) -> None:
+    held = dict(job(tmp_path, freeze_config={"freeze_language_model": True, "freeze_vision_tower": False}).strategy or {})
+    assert (held["freeze_parameters"], held["trained_before"]) == (["embedding", "lm_head", "final_norm", "layers"], True)

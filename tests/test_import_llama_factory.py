@@ -205,3 +205,8 @@ def test_copies_in_few_bits_are_said(tmp_path: Path) -> None:
     told = rows(job(tmp_path, {"model_name_or_path": "TechxGenus/Meta-Llama-3-8B-Instruct-AWQ", "finetuning_type": "lora"}))
     assert told["model_name_or_path"].fate == "mapped" and "stored in few bits" in told["model_name_or_path"].why
     assert "few bits" not in rows(job(tmp_path, {}))["model_name_or_path"].why
+
+
+def test_a_decoder_that_rests_behind_a_trained_projector(tmp_path: Path) -> None:
+    held = strategy(job(tmp_path, {"finetuning_type": "full", "freeze_language_model": True}))
+    assert (held["freeze_parameters"], held["trained_before"]) == (["embedding", "lm_head", "final_norm", "layers"], True)

@@ -204,6 +204,10 @@ def test_dispatchers_and_graphs(words: str, expected: dict[str, object]) -> None
     assert found.placed().ep == 4
 
 
+GATHERED_IN_STEP = "overlap_param_gather_with_optimizer_step"
+GATHERED = f"--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --{GATHERED_IN_STEP.replace('_', '-')}"
+
+
 def test_forced_balance_is_random_routing() -> None:
     assert job(*DENSE, *EXPERTS.split(), "--moe-router-force-load-balancing").assumptions["expert_load"] == "random"
 
@@ -215,6 +219,11 @@ def test_forced_balance_is_random_routing() -> None:
         ("--overlap-param-gather --use-distributed-optimizer", "overlap_param_gather", None),
         ("--moe-shared-expert-overlap", "moe_shared_expert_overlap", None),
         ("--fp16", None, None),
+        ("--timing-log-level 2", "host_waits", 2),
+        ("--timing-log-level 2 --pipeline-model-parallel-size 2", "host_waits", 4),
+        ("--timing-log-level 1", "host_waits", None),
+        (f"{GATHERED} --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1", GATHERED_IN_STEP, True),
+        (f"{GATHERED} --pipeline-model-parallel-size 2", GATHERED_IN_STEP, None),
         ("--tensor-model-parallel-size 2 --tp-comm-overlap", "tp_comm_overlap", None),
         ("--tensor-model-parallel-size 2 --tp-comm-overlap --sequence-parallel", "tp_comm_overlap", True),
         ("--expert-model-parallel-size 2", "ep", None),

@@ -361,6 +361,13 @@ def test_what_gradients_are_divided_over() -> None:
     assert 0.5 < parameters * 7 / 8 * 4 / 2.039e12 / slower <= 1
 
 
+def test_timers_wait_where_a_part_begins_or_ends() -> None:
+    """Of forward at any value; of backward and boundary tensors where there are any."""
+    every = "wall_clock_breakdown=True"
+    assert [strategy(more, "pp=2, tp=1, dp=1")["host_waits"] for more in ("", every)] == [2, 4]
+    assert strategy(every)["host_waits"] == 2 and row(job(every), "wall_clock_breakdown").fate == "no_cost_effect"
+
+
 def test_untied_tables() -> None:
     tied, untied = job("", "1, 1, 1"), job("no_tie_modules=True", "1, 1, 1")
     assert tied.architecture is not None and untied.architecture is not None

@@ -615,3 +615,12 @@ def test_settings_that_a_script_writes(tmp_path: Path) -> None:
     assert zero("fsdp", '{"fsdp": "full_shard auto_wrap", "fsdp_config": {"fsdp_version": 2}}') == 3
     with pytest.raises(InputError, match=r"train\.sh:3: \$Z has no value; --var Z=VALUE gives it \(for deepspeed\)"):
         zero("deepspeed", '{"zero_optimization": {"stage": $Z}}', "END")
+
+
+def test_a_decoder_that_rests_behind_a_trained_projector() -> None:
+    """It has no adapters then, and gradients go back through it all the same."""
+    found = job("megatron sft --model Qwen/Qwen3-8B --freeze_llm true --freeze_aligner false --tuner_type lora")
+    held = dict(found.strategy or {})
+    assert (held["freeze_parameters"], held["trained_before"]) == (["embedding", "lm_head", "final_norm", "layers"], True)
+    assert "tuner_type" not in held and "lora_rank" not in held
+    assert "trained_before" not in (job("megatron sft --model Qwen/Qwen3-8B --freeze_llm false").strategy or {})

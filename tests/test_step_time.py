@@ -170,6 +170,38 @@ def test_gradients_hide_beside_the_last_backward() -> None:
     assert seconds(plain)["exposed"]["dp"] == pytest.approx(float(at["c_grad_stage"] + at["c_param_stage"]), rel=1e-12)
 
 
+def test_the_first_chunks_parameters_travel_beside_the_update_of_the_others() -> None:
+    """Half of the gather, or as much of it as half of the update has room for, leaves what shows of the rest. The update: 4 bytes of a gradient
+    and 12 of states, these written too, and the copy, of a share of 1/16 of half the parameters."""
+    at = {
+        "dp": 16,
+        "pp": 2,
+        "vpp": 2,
+        "num_microbatches": 4,
+        "overlap_grad_reduce": True,
+        "overlap_param_gather": True,
+        "allgather_bucket_size": 10**9,
+    }
+    plain, beside = timed(**at), timed(**at, overlap_param_gather_with_optimizer_step=True)
+    numbers = beside.stage_numbers(beside.stages[0])
+    update = numbers["P_stage"] / 16 * (4 + 2 * 12 + 4 + 2) / (beside.numbers["B_hbm"] * beside.numbers["eta_mem"])
+    update = update + 2 * float(beside.system.kernels.memory.start.value)
+    hidden = min(numbers["c_param_stage"] / 2, update / 2)
+    shown = max(numbers["c_param_stage"] - numbers["tf_stage"], numbers["c_param_stage"] / -(-numbers["P_stage"] // 10**9))
+    assert float(plain.stage_numbers(plain.stages[0])["e_param_stage"]) == pytest.approx(float(shown), rel=1e-12)
+    assert float(numbers["e_param_stage"]) == pytest.approx(float(max(shown - hidden, 0)), rel=1e-9)
+    assert 0 < numbers["e_param_stage"] < shown
+
+
+def test_a_host_that_waits_shows_a_launch_each_time() -> None:
+    plain, waits = timed(pp=2, num_microbatches=4), timed(pp=2, num_microbatches=4, host_waits=3)
+    for one, other in zip(plain.stages, waits.stages):
+        longer = waits.stage_numbers(other)["t_stage"] - plain.stage_numbers(one)["t_stage"]
+        assert float(longer) == pytest.approx(3 * float(waits.numbers["t_launch"]), rel=1e-9)
+    hidden = {"assumptions": {"host_launch": "hidden"}}
+    assert seconds(timed(host_waits=3, **hidden)) == seconds(timed(**hidden))
+
+
 def test_sharded_parameters_wait_without_prefetch() -> None:
     """Three gathers or scatters of all parameters a micro-batch, exposed whole without prefetch; a share with it."""
     waiting = timed(dp=8, zero=3, fusion="eager", assumptions={"fsdp_prefetch": "false"})

@@ -147,6 +147,8 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
     if zero == 2 and strategy.gradient_sync == "every_microbatch":
         extra["backward"].append(_scattered_every_microbatch(book, network, lowered))
     forward = [seconds(block.forward) * often[n] for n, block in alone.items()] + extra["forward"]
+    if strategy.host_waits and lowered.profile.assumptions["host_launch"] == "counted":
+        forward.append(Quantity(symbol("t_launch") * strategy.host_waits, SECOND))
     define(of_stage("t", phase="forward"), forward, "stage i: forward of a micro-batch", "t_f^{(i)}")
     inputs = [seconds(block.inputs) * often[n] for n, block in alone.items()] + extra["backward"]
     define(of_stage("t", phase="inputs"), inputs, "stage i: backward, input gradients", "t_i^{(i)}")
@@ -290,7 +292,9 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
         (params, strategy.overlap_param_gather, of_stage("t", phase="forward").expr, "param"),
     ):
         several = of_stage("n_bucket", what if of_stage("n_bucket", what) in book else "")
-        left = Quantity(maximum(c.expr - beside, c.expr / several.expr), SECOND) if c.expr and overlap else c
+        hidden = _beside_update(lowered, c) if what == "param" else ZERO
+        least = (ZERO,) if hidden else ()
+        left = Quantity(maximum(c.expr - hidden - beside, c.expr / several.expr - hidden, *least), SECOND) if c.expr and overlap else c
         if c.expr and overlap and what == "grad" and strategy.gradient_sync == "every_group" and _sharding(lowered) > 1:
             # a chunk's gradients leave while the next group of micro-batches runs; the last has its own last micro-batch alone
             rounds, own = strategy.vpp * reductions(strategy), beside / strategy.vpp
@@ -314,6 +318,15 @@ def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
     define(of_stage("t", "tail"), tail, "stage i: what follows the pipeline", r"t_{\mathrm{tail}}^{(i)}")
 
 
+def _beside_update(lowered: Lowered, gathered: Quantity) -> Expr:
+    """Seconds of the first chunk's gather beside the update of the others, which have optimizers of their own (Megatron-Core
+    optimizer/__init__.py get_megatron_optimizer, optimizer.py ChainedOptimizer.step_with_ready_grads)."""
+    strategy = lowered.profile.strategy
+    if not strategy.overlap_param_gather_with_optimizer_step:
+        return ZERO
+    return minimum(gathered.expr / strategy.vpp, _optimizer(lowered, alone=True).expr * (1 - Fraction(1, strategy.vpp)))
+
+
 def _buckets(book: Derivation, lowered: Lowered) -> None:
     """Into how many buckets the gradients of a stage are cut, and its parameters, where they are gathered in others."""
     strategy = lowered.profile.strategy
@@ -329,14 +342,14 @@ def _buckets(book: Derivation, lowered: Lowered) -> None:
 
 
 @once
-def _optimizer(lowered: Lowered) -> Quantity:
+def _optimizer(lowered: Lowered, alone: bool = False) -> Quantity:
     """HBM passes of one step (Megatron-Core distributed/param_and_grad_buffer.py, optimizer/clip_grads.py, apex
     multi_tensor_adam): zero the gradient buffer and scale it before the reduction (read, write), on all a rank's
     parameters; then, on the share it owns, the norm (read) and clipping (read, write) of gradients, the update (read
     gradient, read and write what the optimizer keeps), and the copy into the model's type (read fp32, write); and what is counted for logs
     (Megatron-Core optimizer/clip_grads.py count_zeros_fp32, training/utils calc_params_l2_norm). The assumption
     gradient_scaling may leave the scaling to the share that a rank owns, or to the collective. What else an optimizer moves and multiplies
-    follows from its row.
+    follows from its row. alone: the update and the copy, without what comes before them.
     """
     strategy = lowered.profile.strategy
     row = OPTIMIZERS[strategy.optimizer]
@@ -356,6 +369,7 @@ def _optimizer(lowered: Lowered) -> Quantity:
         passes += [compression_passes(lowered, held, group.ranks)]
         passes += [owned * g] + ([owned * 2 * g] if strategy.clip_grad else [])
         passes += [owned * g] * strategy.log_num_zeros_in_grad + [owned * WIDTHS[main_type(strategy)]] * strategy.log_params_norm
+        passes = [] if alone else passes
         updated = owned * here
         if here:
             by_shape = 2 * here * (states(lowered, expert=expert) - owned * alike) if row.by_shape else ZERO

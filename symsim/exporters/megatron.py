@@ -202,6 +202,7 @@ def _parallel(s: Strategy) -> Iterator[Argument]:
     yield from _given("num-distributed-optimizer-instances", several if several > 1 else None)
     yield from _on("overlap-grad-reduce", s.overlap_grad_reduce)
     yield from _on("overlap-param-gather", s.overlap_param_gather)
+    yield from _on("overlap-param-gather-with-optimizer-step", s.overlap_param_gather_with_optimizer_step)
     yield from _on("tp-comm-overlap", s.tp_comm_overlap)
     if s.cuda_graph_impl != "none":
         yield from _given("cuda-graph-impl", s.cuda_graph_impl)

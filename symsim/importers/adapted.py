@@ -268,6 +268,22 @@ def four_bits(kind: str, double: bool) -> str:
     return f"{kind}_double" if double else kind
 
 
+_OF_ADAPTERS = (
+    *("tuner_type", "lora_rank", "lora_expert_rank", "oft_block_size", "lora_dropout", "target_modules", "exclude_modules", "fused_adapters"),
+    *("use_dora", "quantize_base", "quantize_experts", "modules_to_save", "trainable_parameters"),
+)
+_BEHIND = "a tower or projector before it is trained, so that gradients go back through all layers; text alone would be trained as ever"
+
+
+def frozen_decoder(keys: Keys, key: str, strategy: dict[str, Any]) -> None:
+    """A decoder that rests behind what is trained of a model with towers, and has no adapters then."""
+    if not keys.flag(key, False, to="freeze_parameters, trained_before", why=_BEHIND):
+        return
+    for option in _OF_ADAPTERS:
+        strategy.pop(option, None)
+    strategy |= {"freeze_parameters": ["embedding", "lm_head", "final_norm", "layers"], "trained_before": True}
+
+
 def frozen(asked: Iterable[str], architecture: Architecture | None) -> tuple[list[str], list[str]]:
     """Parameters by the beginnings of their names (`model.layers.1` is 10 to 19 too) as symsim names them, and what has no name here."""
     found, lost = [], []

@@ -28,4 +28,6 @@ def allocator(keys: Keys, assumptions: dict[str, str], *names: str) -> None:
             keys.note(name, "not_modelled", why=_SPLIT)
 
 
+# 320 blocks of 65,536 numbers a launch, some 200 us: apex csrc/multi_tensor_apply.cuh, multi_tensor_adam.cu
+UPDATE_GRAPH = "an update's kernels take 21 million numbers each, longer than their launch: passes take what they do without a graph"
 COLLECTED = "all ranks collect at the same step, so that none waits for another (assume.stragglers=none): a tenth of a second every so many steps"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.adapted import QUANTISED, Names, adapters, four_bits, one_layer, rotated, stored_base, trained_ends
+from symsim.importers.adapted import QUANTISED, Names, adapters, four_bits, frozen_decoder, one_layer, rotated, stored_base, trained_ends
 from symsim.importers.assumed import deterministic
 from symsim.importers.compiled import compiled
 from symsim.importers.documents import SAID, balanced, documents_said, packed_rows, padded_rows
@@ -116,7 +116,7 @@ _TABLE: dict[str, Silent] = {
         "read with finetuning_type lora or freeze alone",
         "additional_target lora_rank lora_target lora_dropout use_dora freeze_trainable_layers",
     ),
-    **silent("not_modelled", FROZEN, "freeze_trainable_modules freeze_extra_modules use_llama_pro freeze_language_model"),
+    **silent("not_modelled", FROZEN, "freeze_trainable_modules freeze_extra_modules use_llama_pro"),
     **silent("no_cost_effect", _VISION, "freeze_vision_tower freeze_multi_modal_projector"),
     **silent(
         "not_modelled",
@@ -209,6 +209,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     assumptions: dict[str, str] = {}
     architecture = model_of(keys, "model_name_or_path", options)
     _tuned(keys, strategy, architecture)
+    frozen_decoder(keys, "freeze_language_model", strategy)
     batch(keys, strategy)
     precision(keys, strategy)
     degrees(keys, strategy)

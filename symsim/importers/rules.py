@@ -63,6 +63,13 @@ def _param_gather(strategy: Strategy, _: Architecture | None) -> Changed:
     return ("overlap_param_gather", None, "without effect unless overlap_grad_reduce is set") if alone else None
 
 
+def _param_gather_in_update(strategy: Strategy, _: Architecture | None) -> Changed:
+    # Megatron-LM training/arguments.py asks for chunks and overlapped gathers
+    key = "overlap_param_gather_with_optimizer_step"
+    alone = strategy.get(key) and not (strategy.get("overlap_param_gather") and strategy.get("vpp", 1) > 1)
+    return (key, None, "chunks are updated one by one with overlap_param_gather and vpp above 1 alone") if alone else None
+
+
 def _p2p(strategy: Strategy, _: Architecture | None) -> Changed:
     # Megatron-Core pipeline_parallel/schedules.py reads it in the interleaved schedule alone
     idle = strategy.get("overlap_p2p_comm") and strategy.get("vpp", 1) == 1
@@ -136,6 +143,7 @@ RULES: tuple[Callable[[Strategy, Architecture | None], Changed], ...] = (
     _tp_overlap,
     *(partial(_tp_message, option) for option in _TP_MESSAGES),
     _param_gather,
+    _param_gather_in_update,
     _p2p,
     _waits,
     _shared_experts,

@@ -57,6 +57,9 @@ class Strategy(BaseModel):
     )
     overlap_grad_reduce: bool = Field(False, description="gradient buckets reduced beside the last backward")
     overlap_param_gather: bool = Field(False, description="parameter buckets gathered beside the first forward")
+    overlap_param_gather_with_optimizer_step: bool = Field(
+        False, description="overlap_param_gather with vpp above 1: the first chunk's parameters are gathered beside the update of the others"
+    )
     overlap_p2p_comm: bool = Field(False, description="boundary tensors sent beside computation")
     overlap_p2p_comm_warmup_flush: bool = Field(True, description="overlap_p2p_comm: in the warm-up and the flush of the interleaved schedule too")
     p2p_comm: Literal["asynchronous", "batched", "single"] = Field(
@@ -65,6 +68,12 @@ class Strategy(BaseModel):
         "together (batch_p2p_comm); single: one after the other",
     )
     batch_p2p_sync: bool = Field(False, description="the host waits for every boundary tensor, so that the launch behind it shows")
+    host_waits: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="times in a micro-batch that the host waits for the device, for timers of its parts, so that the launch behind shows",
+    )
     variable_seq_lengths: bool = Field(False, description="the shape of every boundary tensor is sent ahead of it")
     moe_shared_expert_overlap: bool = Field(False, description="the shared experts run beside the exchange of tokens")
     overlap_moe_expert_parallel_comm: bool = Field(False, description="the exchange of tokens runs beside another micro-batch's computation")
@@ -171,6 +180,11 @@ class Strategy(BaseModel):
     )
     trainable_parameters: tuple[str, ...] | None = Field(
         None, max_length=64, description="parameters that are trained all the same, named as in freeze_parameters"
+    )
+    trained_before: bool = Field(
+        False,
+        description="a tower or projector whose results stand among the embedding's is trained, so that a gradient goes back through all layers, "
+        "frozen ones too (freeze_llm); it is not counted itself",
     )
     reference_models: int = Field(
         0, ge=0, le=8, description="frozen models of the same size beside the trained one, whose forward every micro-batch needs (DPO, KTO)"

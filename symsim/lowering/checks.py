@@ -394,6 +394,8 @@ def _overlap(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError(f"tp_comm_halves={strategy.tp_comm_halves} cuts {what}")
     if strategy.overlap_param_gather and not (strategy.overlap_grad_reduce and strategy.zero):
         raise InputError("overlap_param_gather needs overlap_grad_reduce=true and a distributed optimizer (zero=1 or more)")
+    if strategy.overlap_param_gather_with_optimizer_step and not (strategy.overlap_param_gather and strategy.vpp > 1 and strategy.zero < 3):
+        raise InputError("overlap_param_gather_with_optimizer_step needs overlap_param_gather=true, vpp=2 or more, and zero=1 or 2")
     if strategy.overlap_p2p_comm and strategy.vpp == 1:
         raise InputError("overlap_p2p_comm works with interleaved stages only; give vpp=2 or more")
     exchanged = strategy.moe_token_dispatcher_type != "allgather"

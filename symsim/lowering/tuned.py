@@ -45,7 +45,7 @@ def tuned(model: Architecture, strategy: Strategy) -> Architecture:
     runs = list(pairwise(sorted(ends)))
     if tunes(strategy):
         runs = [run for first, last in runs for run in _cut_around(model, strategy, blocks, first, last)]
-    below = any(_trained(strategy, blocks[EMBEDDING], None, model)) or _checkpoint_needs_it(strategy)
+    below = strategy.trained_before or any(_trained(strategy, blocks[EMBEDDING], None, model)) or _checkpoint_needs_it(strategy)
     return _with_kinds(model, strategy, blocks, runs, below)
 
 
@@ -175,7 +175,9 @@ def parameters_named(model: Architecture) -> dict[str, Tensor]:
 
 
 def trains_anything(model: Architecture, strategy: Strategy) -> bool:
-    """Whether any parameter or adapter is trained."""
+    """Whether any parameter or adapter is trained, or something before the first layer."""
+    if strategy.trained_before:
+        return True
     model = _untuned(model)
     blocks = declared_alone(model)
     ends = (block for name, block in blocks.items() if name not in model.layer_kinds)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.adapted import excluded, four_bits, stored_base, targets
+from symsim.importers.adapted import excluded, four_bits, frozen_decoder, stored_base, targets
 from symsim.importers.automodel.tables import SECTIONS, SILENT
 from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.fsdp import narrow_gathers
@@ -79,6 +79,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _update(keys, strategy, assumptions)
     _checkpoints(keys, strategy)
     _adapters(keys, strategy, architecture)
+    frozen_decoder(keys, "freeze_config.freeze_language_model", strategy)
     _quantised(keys, strategy)
     _stored(keys, strategy)
     narrow_gathers(keys, strategy, "fp8.enable_fsdp_float8_all_gather")

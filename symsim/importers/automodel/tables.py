@@ -9,7 +9,7 @@ from __future__ import annotations
 from symsim.importers.adapted import QUANTISED
 from symsim.importers.assumed import COLLECTED
 from symsim.importers.keys import Silent, silent
-from symsim.importers.llama_factory import FROZEN, OTHER_MODELS
+from symsim.importers.llama_factory import OTHER_MODELS
 from symsim.importers.trainer import DATA, DEVICE, EVALUATION, LENGTH, LOADING, LOGS, PATHS, RATES, RNG, SAVING
 
 _PATCHED = "how the modules of a pipeline's stages are called"
@@ -121,7 +121,6 @@ SILENT: dict[str, Silent] = {
     ),
     **silent("not_modelled", _QAT, "qat.enabled"),
     **silent("no_cost_effect", "read with qat.enabled", "qat.fake_quant_after_n_steps qat.qat_config.groupsize qat.qat_config.quantizer_type"),
-    **silent("not_modelled", FROZEN, "freeze_config.freeze_language_model"),
     # components/utils/model_utils.py apply_parameter_freezing
     **silent("no_cost_effect", "read by no recipe that trains a model as it is: embeddings are trained", "freeze_config.freeze_embeddings"),
     **silent("no_cost_effect", _TOWERS, "freeze_config.freeze_audio_tower freeze_config.freeze_vision_tower"),

@@ -15,7 +15,8 @@ _SCALE = "loss scaling: a number a step"
 _COMPRESSED = "compression is another workload: quantised or pruned weights, and a teacher's forward where layers are dropped"
 _CURRICULUM = "lengths or layers that grow with the steps: the step at full length is timed"
 _ZENFLOW = "updates on the host beside the next steps: the exposed part of the host's update becomes shorter"
-_TIMERS = "timers wait for the device in every step: below 1 % of a step of seconds"
+# utils/timer.py ThroughputTimer, CudaEventTimer; runtime/engine.py step: the one stops, and is logged, before the others
+_TIMERS = "the throughput's timer waits for the device behind every micro-batch at any value, and the others are read there"
 _ONE_TIME = "which modules are gathered whole: as many bytes, fewer and larger gathers"
 
 # values that are not looked into: numbers of an update, a monitor, a tuner
@@ -98,7 +99,8 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", "a remark, or which accelerators are used", "_comment comment _description comms_config cuda_visible_devices"),
     **silent("no_cost_effect", PATHS, "nebula datastates checkpoint dataloader_drop_last"),
     **silent("no_cost_effect", "buffers of reads from disk", "aio"),
-    **silent("not_modelled", _TIMERS, "wall_clock_breakdown memory_breakdown flops_profiler"),
+    **silent("no_cost_effect", _TIMERS, "wall_clock_breakdown memory_breakdown"),
+    **silent("not_modelled", "belongs to the run: a profiler's hooks in the step that it records", "flops_profiler"),
     **silent("no_cost_effect", LOGS, "log.steps_per_print"),
     **silent("no_cost_effect", f"a tuner runs {_FIRST_STEPS}", "autotuning"),
     **silent("no_cost_effect", "restarts and batches of a run whose ranks come and go", "elasticity"),

@@ -32,7 +32,7 @@ BRIDGE: dict[str, Silent] = {
     **silent(
         "not_modelled",
         _IMAGES,
-        """freeze_language_model freeze_vision_model freeze_vision_projection freeze_sound_encoder
+        """freeze_vision_model freeze_vision_projection freeze_sound_encoder
         freeze_sound_projection freeze_sound_model freeze_audio_model freeze_audio_projection""",
     ),
     **silent("not_modelled", _TEACHER, "teacher kd_config"),

@@ -25,7 +25,6 @@ TABLE: dict[str, Silent] = {
         "towers for images and sound are another workload",
         "freeze_ViT disable_vision_class_token vision_model_type language_model_type mm_patch_merge_type image_grid_pinpoints",
     ),
-    **silent("not_modelled", "all of the decoder is frozen: no gradients, states and weight gradients of it", "freeze_LM"),
     **silent(
         "not_modelled",
         _HETEROGENEOUS,

@@ -5,7 +5,7 @@ Names as in `silent.py`.
 
 from __future__ import annotations
 
-from symsim.importers.assumed import COLLECTED
+from symsim.importers.assumed import COLLECTED, UPDATE_GRAPH
 from symsim.importers.keys import Silent, silent
 
 GAPS: dict[str, Silent] = {
@@ -122,11 +122,6 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "not_modelled",
-        "gathers of parameters inside the optimizer's step: what is hidden of them",
-        "overlap_param_gather_with_optimizer_step",
-    ),
-    **silent(
-        "not_modelled",
         "buffers registered with NCCL: fewer multiprocessors for messages",
         "use_nccl_ub",
     ),
@@ -144,11 +139,7 @@ GAPS: dict[str, Silent] = {
         "megatron_fsdp_main_params_dtype megatron_fsdp_main_grads_dtype megatron_fsdp_grad_comm_dtype",
         ("fp32", "auto"),
     ),
-    **silent(
-        "not_modelled",
-        "the optimizer's update as a CUDA graph: launches of the step's end are hidden",
-        "optimizer_cuda_graph",
-    ),
+    **silent("no_cost_effect", UPDATE_GRAPH, "optimizer_cuda_graph"),
     **silent(
         "not_modelled",
         "blocks that sort rows inside HybridEP, or beside its exchange; rows padded where ranks have other numbers of tokens",

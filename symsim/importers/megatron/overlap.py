@@ -52,6 +52,16 @@ def boundary_tensors(read: Settings) -> None:
     _deferred(read, pipeline)
 
 
+def timers(read: Settings) -> None:
+    """Timers of forward, backward and boundary tensors, each of which waits for the device (megatron/core/timers.py Timer.start, stop); of a whole
+    step those of the levels below do."""
+    level = read.keys.integer("timing_log_level", 0, to="host_waits")
+    if level > 1:
+        read.options["host_waits"] = 4 if read.options.get("pp", 1) > 1 else 2
+    elif read.keys.has("timing_log_level"):
+        read.keys.note("timing_log_level", "no_cost_effect", why="timers wait for the device a few times a step")
+
+
 _ALONE = "one stage sends nothing"
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
+from symsim.importers.adapted import frozen_decoder
 from symsim.importers.assumed import ALLOCATOR, allocator
 from symsim.importers.documents import documents_said, packed_rows
 from symsim.importers.job import Job
@@ -77,6 +78,8 @@ def of_source(kind: str, source: Source, options: "Options", where: str, table: 
     strategy = settings.options
     _packed(keys, strategy, options)
     lora(keys, strategy, architecture)
+    for key in ("freeze_LM", "freeze_language_model"):
+        frozen_decoder(keys, key, strategy)
     allocator(keys, settings.assumptions, *ALLOCATOR)
     of_engine = megatron_deepspeed.engine(keys, source, strategy, settings.assumptions, architecture, options) if deepspeed else []
     notes = [*source.notes, *_ranks(keys, source, strategy, where)]

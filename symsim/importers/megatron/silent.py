@@ -39,7 +39,7 @@ SILENT: dict[str, Silent] = {
         moe_routing_trace_capture_hidden_states moe_routing_trace_capture_logits moe_routing_trace_dump_weights
         moe_routing_trace_max_training_iters moe_routing_trace_path no_log_loss_scale_to_tensorboard no_one_logger one_logger_async
         one_logger_project one_logger_run_name otel_enabled otel_service_name otel_span_groups run_workload_inspector_server straggler_ctrlr_port
-        straggler_minmax_count tensorboard_dir tensorboard_log_interval tensorboard_queue_size timing_log_level timing_log_option wandb_entity
+        straggler_minmax_count tensorboard_dir tensorboard_log_interval tensorboard_queue_size timing_log_option wandb_entity
         wandb_exp_name wandb_project wandb_save_dir
         """,
     ),

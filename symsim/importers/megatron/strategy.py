@@ -11,7 +11,7 @@ from symsim.importers.megatron.dispatcher import dispatcher
 from symsim.importers.megatron.fusions import fusions
 from symsim.importers.megatron.graphs import graphs
 from symsim.importers.megatron.hybrid import stages as hybrid_stages
-from symsim.importers.megatron.overlap import boundary_tensors, tensor_parallel_messages
+from symsim.importers.megatron.overlap import boundary_tensors, tensor_parallel_messages, timers
 from symsim.importers.megatron.precision import precision, weights
 from symsim.importers.megatron.settings import Settings
 from symsim.importers.megatron.source import Dialect
@@ -51,6 +51,7 @@ _SWITCHES = {
     "tp_comm_overlap": "tp_comm_overlap",
     "overlap_grad_reduce": "overlap_grad_reduce",
     "overlap_param_gather": "overlap_param_gather",
+    "overlap_param_gather_with_optimizer_step": "overlap_param_gather_with_optimizer_step",
     "moe_shared_expert_overlap": "moe_shared_expert_overlap",
     "use_transformer_engine_op_fuser": "use_transformer_engine_op_fuser",
     "overlap_moe_expert_parallel_comm": "overlap_moe_expert_parallel_comm",
@@ -77,6 +78,7 @@ def read_strategy(keys: Keys, dialect: Dialect, architecture: Architecture | Non
     tensor_parallel_messages(read)
     _pipeline(read)
     boundary_tensors(read)
+    timers(read)
     _batch(read)
     _data_parallel(read)
     precision(read)

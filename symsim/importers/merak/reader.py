@@ -34,7 +34,8 @@ READ = (
     custom_split_points shard_count custom_partition activation_checkpointing checkpoint_num_layers activation_checkpoint_ratio seq_length
     prescale_gradients gradient_predivide_factor zero_stage zero_reduce_bucket_size parallel_vocab sequence_parallel sequence_dim
     dealloc_pipeoutput tp_overlapping_level no_tie_modules half_precision_backend per_device_train_batch_size per_gpu_train_batch_size
-    gradient_accumulation_steps bf16 fp16 optim adafactor max_grad_norm total_batch_size _attn_implementation lora_config""".split(),
+    gradient_accumulation_steps bf16 fp16 optim adafactor max_grad_norm total_batch_size _attn_implementation lora_config
+    wall_clock_breakdown""".split(),
 )
 
 
@@ -60,6 +61,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     data_parallel(keys, strategy, assumptions, options.faithful, notes)
     model = pipeline(keys, strategy, assumptions, model, options.faithful)
     _modules(keys, strategy, assumptions)
+    _timers(keys, strategy)
     tuned(keys, strategy, model)
     settle(keys, strategy, model, "Merak")
     notes.append(f"defaults are those of Merak's code; --version {version} decides what sequence_parallel means")
@@ -106,6 +108,19 @@ def _length(keys: Keys, strategy: dict[str, Any], model: Architecture | None) ->
         why = "the model's positions" if positions else "4096, since the data decides; --set seq_length=N of symsim eval changes it"
         keys.note("seq_length", "derived", "seq_length", why)
     strategy["seq_length"] = length
+
+
+def _timers(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Timers wait for the device: around forward at any value, around backward and boundary tensors with wall_clock_breakdown
+    (core/printer/timer.py, core/merak_engine.py). Where one part ends the next begins, so that their waits are one."""
+    every = keys.flag("wall_clock_breakdown", False, to="host_waits")
+    if strategy["pp"] > 1:
+        strategy["host_waits"] = 4 if every else 2
+    else:
+        strategy["host_waits"] = 2
+        keys.note("wall_clock_breakdown", "no_cost_effect", why="one stage: forward's timers wait where backward's would")
+    if "wall_clock_breakdown" not in keys.given:
+        keys.note("wall_clock_breakdown", "derived", "host_waits", "timers of forward wait for the device at any value")
 
 
 def _modules(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:

@@ -14,11 +14,6 @@ _GENERATED = "text generation, which is another workload than a training step"
 _SCALED = "a number of the loss scale, at any value one pass over fp16 gradients for overflow (below 1 % of a step) and one number summed over ranks"
 _ONE_ENGINE = "MerakTrainer runs an engine of its own, which does not read it"
 _SCRIPT = "read by the script that makes the model and the data, not by Merak; --of names a model to symsim"
-_TIMERS = (
-    "more calls that wait for the device around the parts of a step: some 10 microseconds each, a few for every micro-batch; "
-    "the timers of forward and of a whole step wait at any value"
-)
-
 MERAK: dict[str, Silent] = {
     **TRAINER,
     **silent("no_cost_effect", _TRACED, "trace_method trace_model input_names cache_sharding cache_name leaf_modules"),
@@ -34,7 +29,6 @@ MERAK: dict[str, Silent] = {
     **silent("not_modelled", _GENERATED, "text_generation"),
     **silent("no_cost_effect", _GENERATED, "out_seq_length temperature"),
     **silent("no_cost_effect", _SCALED, "loss_scale initial_scale_power loss_scale_window hysteresis min_loss_scale"),
-    **silent("not_modelled", _TIMERS, "wall_clock_breakdown"),
     **silent("no_cost_effect", "the adapter's name", "adapter_name"),
     **silent("no_cost_effect", "a loss of the script's; cross entropy over the logits is taken", "loss_fn"),
     **silent("no_cost_effect", "convolutions, which a decoder has none of", "conv_para_list"),

@@ -10,7 +10,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut, nearest
-from symsim.importers.adapted import BOFT, QUANTISED, Names, biases, drawn_layers, four_bits, frozen, leading_layers, opened, stored_base, targets
+from symsim.importers.adapted import (
+    BOFT,
+    QUANTISED,
+    Names,
+    biases,
+    drawn_layers,
+    four_bits,
+    frozen,
+    frozen_decoder,
+    leading_layers,
+    opened,
+    stored_base,
+    targets,
+)
 from symsim.importers.adapted import adapters as with_adapters
 from symsim.importers.assumed import ALLOCATOR, allocator
 from symsim.importers.documents import balanced, documents_said, free_rows, packed_rows
@@ -78,6 +91,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     allocator(keys, reading.assumptions, *ALLOCATOR)
     _lengths(reading, options)
     _tuned(reading, adapters)
+    frozen_decoder(reading.keys, "freeze_llm", reading.strategy)
     _headed(reading, run)
     settle(keys, reading.strategy, reading.architecture, "ms-swift")
     _workload(keys, run, adapters, reading.strategy)

@@ -5,7 +5,7 @@ Names: of Megatron-SWIFT and of `swift sft` at 54e9c5050 (the seed) and 3602360a
 
 from __future__ import annotations
 
-from symsim.importers.assumed import COLLECTED
+from symsim.importers.assumed import COLLECTED, UPDATE_GRAPH
 from symsim.importers.keys import Silent, silent
 
 _LOGS = "logs, and where they go"
@@ -20,8 +20,6 @@ _COLOCATED = "an inference engine on the same accelerators is another workload: 
 _REWARD = "rewards, sampling and terms of the loss of reinforcement learning, which is another workload; the policy's forward and backward are timed"
 _ADAPTERS = "a variant of adapters, which are timed as LoRA's: two products of rank lora_rank beside each target"
 _WIDE_ADAPTERS = "adapters of a type of their own: those of 4 bytes keep 2 more for each of their parameters, and cast the input of each target"
-_BEHIND_TOWERS = "takes effect with towers for images and sound alone, where the text part loses all but 2 of 18 bytes a parameter and its weight "
-_BEHIND_TOWERS += "gradients, 1/3 of its FLOPs; a model of text alone is trained as without it"
 _VISION = "towers for images and sound are another workload: an encoder before the decoder, whose text part is timed"
 _EVALUATION = "evaluation belongs to the run: forwards of eval_iters batches between steps"
 _SAVING = "checkpoints belong to the run: bytes of weights and states over the storage's bandwidth, between steps"
@@ -138,16 +136,11 @@ _STEP: dict[str, Silent] = {
     ),
     **silent("no_cost_effect", _SCORES, "no_masked_softmax_fusion masked_softmax_fusion"),
     **silent(
-        "not_modelled",
-        "chunks of a pipeline start their gathers and reductions together: of what is hidden here up to a bucket a chunk is not",
+        "no_cost_effect",
+        "a stage begins its reductions and gathers with the first one, which waits for none and ends the step: later stages do it in their bubble",
         "align_grad_reduce align_param_gather",
     ),
-    **silent(
-        "not_modelled",
-        "gathers begin inside the update: up to the update's time more of them is hidden than here, where they begin behind it",
-        "overlap_param_gather_with_optimizer_step",
-    ),
-    **silent("not_modelled", "a graph hides the launches of the optimizer's kernels, less than a millisecond a step", "optimizer_cuda_graph"),
+    **silent("no_cost_effect", UPDATE_GRAPH, "optimizer_cuda_graph"),
     **silent("no_cost_effect", "the recipe of fp4_format, of which there is one", "fp4_recipe"),
     **silent(
         "no_cost_effect",
@@ -163,7 +156,6 @@ _STEP: dict[str, Silent] = {
         "fsdp_config.activation_cpu_offload",
     ),
     **silent("no_cost_effect", "the text part is all that is read", "language_model_only"),
-    **silent("not_modelled", _BEHIND_TOWERS, "freeze_llm"),
     **silent(
         "no_cost_effect",
         "read where parameters are trained themselves, not adapters",
