@@ -81,7 +81,9 @@ TIME = (
             "step_time.py",
         ),
         ("gradients hide beside the whole backward", 'for p in PHASES[1:]), ZERO), "grad"', 'for p in PHASES[2:]), ZERO), "grad"', "step_time.py"),
-        ("a bucket is left in the open", "c.expr - beside, c.expr / several.expr", "c.expr - beside, 0", "step_time.py"),
+        ("a bucket is left in the open", "c.expr / several.expr - hidden, *least", "*least", "step_time.py"),
+        ("the first chunk's parameters travel beside an update", "hidden = _beside_update(lowered, c)", "hidden = ZERO", "step_time.py"),
+        ("a host that waits shows a launch each time", 'symbol("t_launch") * strategy.host_waits', 'symbol("t_launch")', "step_time.py"),
         (
             "FSDP's first gather has nothing beside it",
             "maximum(whole.expr - after - compute, least)",
