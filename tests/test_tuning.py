@@ -409,3 +409,16 @@ def test_modules_of_their_own_are_not_stored_in_few_bits() -> None:
     found = derive(read_config(IBERT, "ibert", "config.json")[0], load_strategy("fusion=eager,tuner_type=lora,quantize_base=nf4")).lowered.blocks
     made = {op.name for block in found.values() for op in block.placed.block.ops if op.kind == "dequantise"}
     assert made == {"head_transform.dense.dequantise"}
+
+
+def test_a_frozen_decoder_behind_a_trained_projector_has_pytorchs_backward() -> None:
+    """Of the oracle's Llama and Mixtral, all frozen, with a gradient asked of what their embeddings make: FLOPs and kept bytes as
+    `tests/oracle/tuning.py` counts them (PyTorch 2.13.0, transformers 5.24.0)."""
+    for name, kept, backward in (("llama", 660_228, 22_020_096), ("mixtral", 898_884, 31_588_352)):
+        model, _ = read_config(ORACLE["configs"][name], name, name)
+        frozen = {"freeze_parameters": ("embedding", "layers", "final_norm", "lm_head"), "trained_before": True}
+        at = {"fusion": "eager", "micro_batch_size": ORACLE["batch"], "seq_length": ORACLE["length"], "main_params_dtype": "bf16", **frozen}
+        result = derive(model, Strategy(**at), {"attention_kernel": "eager"})
+        numbers = result.stage_numbers(result.stages[0])
+        assert (int(numbers["A_stage"]), int(result.value("flops.backward")), int(result.value("params.trained"))) == (kept, backward, 0)
+        assert (numbers["M_stage_gradients"], numbers["M_stage_optimizer"]) == (0, 0)
