@@ -10,6 +10,7 @@ import pytest
 from symsim.algebra.expr import expr, symbol
 from symsim.api.result import derive
 from symsim.cost.kernel_time import forward_seconds, merging_seconds
+from symsim.errors import InputError
 from symsim.inputs.models import load_model
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
@@ -78,3 +79,20 @@ def test_the_last_of_contiguous_parts_has_most_keys(kind: str, n: int) -> None:
             for mode in ("zigzag", "contiguous")
         }
         assert steps["zigzag"] == steps["contiguous"]
+
+
+def test_an_output_that_its_projection_keeps_comes_back_for_the_backward() -> None:
+    """One copy of it is kept in place of two, of 2 bytes over ranks of tensors and of tokens, and exchanged once more."""
+    found = {}
+    for kept in ("attention", "projection"):
+        asked = Strategy(tp=2, sp=True, cp=4, cp_comm_type="a2a", seq_length=4096, cp_saved_output=kept)
+        found[kept] = derive(load_model("llama3-8b").architecture, asked, {}, None, load_system("h100-sxm"))
+    bytes_of = {kept: float(result.stage_numbers(result.stages[0])["A_dense"]) for kept, result in found.items()}
+    assert bytes_of["attention"] - bytes_of["projection"] == 2 * 4096 * 4096 / 2 / 4
+    sent = {kept: [m for _, m in result.lowered.blocks["dense"].backward_messages if m.axis == "cp"] for kept, result in found.items()}
+    (again,) = [m for m in sent["projection"] if m.purpose == "gathered again"]
+    assert len(sent["projection"]) == len(sent["attention"]) + 1 and again.op == "all_to_all"
+    seconds = {kept: float(result.value("t_step")) for kept, result in found.items()}
+    assert seconds["projection"] > seconds["attention"]
+    with pytest.raises(InputError, match="cp_saved_output=projection needs cp_comm_type=a2a and cp above 1"):
+        derive(load_model("llama3-8b").architecture, Strategy(cp=4, cp_saved_output="projection"))

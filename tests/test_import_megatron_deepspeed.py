@@ -48,6 +48,22 @@ def test_bloom_has_its_parameters_and_stages() -> None:
     assert told["--position-embedding-type"].fate == "mapped" and told["--kill-switch-path"].fate == "no_cost_effect"
 
 
+def test_embedding_and_head_have_stages_of_their_own_where_there_are_two_more_than_layers() -> None:
+    """72 stages of BLOOM's 70 layers (bigscience train/tr13-mtf)."""
+    words = [*BLOOM]
+    words[words.index("--pipeline-model-parallel-size") + 1] = "72"
+    made = job(*words, "--world-size", "288")
+    derived = symsim.derive(made.architecture, dict(made.strategy or {}), made.assumptions)
+    assert [stage.chunks[0].last - stage.chunks[0].first for stage in derived.stages] == [0, *[1] * 70, 0]
+
+
+def test_names_of_2021_are_those_that_followed_them() -> None:
+    words = [*PLAIN, "--deepspeed", *"--model-parallel-size 2 --batch-size 4 --warmup 0.1 --world-size 8".split()]
+    made = job(*(word for at, word in enumerate(words) if "--micro-batch-size" not in words[max(at - 1, 0) : at + 1]))
+    strategy = dict(made.strategy or {})
+    assert (strategy["tp"], strategy["micro_batch_size"]) == (2, 4) and rows(made)["--warmup"].fate == "no_cost_effect"
+
+
 def test_a_mixture_of_deepspeed_has_its_parameters() -> None:
     made = job(*PLAIN, *"--moe-expert-parallel-size 64 --num-experts 128 --world-size 64 --no-pipeline-parallel".split())
     strategy, architecture = dict(made.strategy or {}), made.architecture

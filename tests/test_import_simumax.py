@@ -129,11 +129,23 @@ def test_assumptions_that_a_strategy_settles(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_what_is_not_modelled_is_said_only_where_it_is_on(tmp_path: Path) -> None:
+def test_experts_that_run_again_from_fp8(tmp_path: Path) -> None:
+    """Where they run again, and in FP8: SimuMax itself then saves half of what they start from (tests/draws/simumax.py)."""
+    mixture = {"expert_num": 8, "topk": 2, "moe_ffn_hidden_size": 4096}
+    again = {"enable_recompute": True, "recompute_granularity": "selective_recompute", "mlp_recompute": True, "fp8": True}
     on = {"cache_groupgemm_col_fp8_inputs": True}
-    assert {fates(job(tmp_path, on))[key] for key in on} == {"not_modelled"}
-    off = dict.fromkeys(on, False)
-    assert {fates(job(tmp_path, off))[key] for key in off} == {"no_cost_effect"}
+    kept = dict(job(tmp_path, {**again, **on}, mixture).strategy or {})
+    assert kept["recompute_from_fp8"] == ["moe.experts.fc1"]
+    for other in ({"fp8": False}, {"mlp_recompute": False}):
+        found = job(tmp_path, {**again, **on, **other}, mixture)
+        assert "recompute_from_fp8" not in (found.strategy or {}) and fates(found)["cache_groupgemm_col_fp8_inputs"] == "no_cost_effect"
+
+
+@pytest.mark.parametrize(("version", "kept"), [("2.8.0", "attention"), ("2.11.0", "attention"), ("2.7", "projection"), (None, "projection")])
+def test_which_output_of_attention_waits(tmp_path: Path, version: str | None, kept: str) -> None:
+    spread = {"cp_size": 2, "cp_comm_type": "a2a", "world_size": 16, "te_version": version}
+    assert dict(job(tmp_path, spread).strategy or {}).get("cp_saved_output", "attention") == kept
+    assert "cp_saved_output" not in (job(tmp_path, {"te_version": "2.0"}).strategy or {})
 
 
 @pytest.mark.parametrize(

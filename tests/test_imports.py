@@ -77,6 +77,8 @@ def test_lenient_keeps_what_is_unknown_in_the_ledger() -> None:
         ({"sp": True, "tp": 2, "tp_comm_overlap": True}, "llama3-8b", "tp_comm_overlap", True),
         ({"tp": 2, "tp_comm_overlap": True}, "llama3-8b", "tp_comm_overlap", None),
         ({"overlap_param_gather": True}, "llama3-8b", "overlap_param_gather", None),
+        ({"distribute_saved_activations": True, "recompute": "full"}, "llama3-8b", "distribute_saved_activations", None),
+        ({"distribute_saved_activations": True, "recompute": "full", "tp": 2}, "llama3-8b", "distribute_saved_activations", True),
         ({"overlap_p2p_comm": True, "pp": 2}, "llama3-8b", "overlap_p2p_comm", None),
         ({"moe_shared_expert_overlap": True}, "mixtral-8x7b", "moe_shared_expert_overlap", None),
         ({"moe_shared_expert_overlap": True}, "deepseek-v3", "moe_shared_expert_overlap", True),

@@ -36,6 +36,8 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "cp": (DENSE, {}, 2),
     "cp_comm_type": (DENSE, {"cp": 2}, "a2a"),
     "cp_partition_mode": (DENSE, {"cp": 2}, "contiguous"),
+    "cp_saved_output": (DENSE, {"cp": 2, "cp_comm_type": "a2a"}, "projection"),
+    "recompute_from_fp8": (MOE, {"fp8": "tensorwise", "recompute": "selective", "recompute_operations": ("moe.experts",)}, ("moe.experts.fc1",)),
     "hierarchical_context_parallel_sizes": (DENSE, {"cp": 8, "cp_comm_type": "a2a+p2p", "hierarchical_context_parallel_sizes": (2, 4)}, (4, 2)),
     "pp": (DENSE, {}, 4),
     "vpp": (DENSE, {"pp": 4}, 2),

@@ -60,6 +60,14 @@ def test_a_region_keeps_what_it_reads_from_outside() -> None:
     assert 0 < again["tr_stage"] < stage("llama3-8b", recompute="full")["tr_stage"]
 
 
+def test_experts_that_run_again_from_narrow_copies() -> None:
+    """A byte for two of every row, and no cast in what runs again."""
+    run = {"fp8": "tensorwise", "recompute": "selective", "recompute_operations": ("moe.experts.fc1..moe.experts.fc2",)}
+    wide, narrow = stage("mixtral-8x7b", **run), stage("mixtral-8x7b", **run, recompute_from_fp8=("moe.experts.fc1",))
+    assert wide["A_moe"] - narrow["A_moe"] == 512 * 2 * 4096 // 2
+    assert 0 < narrow["tr_stage"] < wide["tr_stage"] and narrow["ti_stage"] == wide["ti_stage"]
+
+
 def test_neighbours_are_one_region() -> None:
     names = ["norm", "a.q", "a.core", "a.o", "add", "m.up", "m.down"]
     assert runs_of(names, ["a.q", "a.core", "m"]) == {"a.q": "run a.q", "a.core": "run a.q", "m.up": "run m.up", "m.down": "run m.up"}
@@ -74,6 +82,8 @@ def test_neighbours_are_one_region() -> None:
         ({"recompute": "selective", "recompute_operations": ("mlp..attention",)}, "no layer has all from the first to the last"),
         ({"recompute": "full", "recompute_operations": ("mlp",)}, "needs recompute=selective"),
         ({"recompute": "selective", "recompute_modules": ("mlp",), "recompute_operations": ("mlp",)}, "give one of them"),
+        ({"recompute": "full", "recompute_from_fp8": ("mlp",)}, "recompute_from_fp8 needs a recipe and what runs again: here fp8=none"),
+        ({"recompute": "full", "fp8": "tensorwise", "recompute_from_fp8": ("moe",)}, "recompute_from_fp8=moe: no operation of a layer is called"),
     ],
 )
 def test_runs_that_are_none(given: dict[str, Any], words: str) -> None:

@@ -83,6 +83,7 @@ CONDITIONAL = (
     "num_microbatches_with_partial_activation_checkpoints",
     "recompute_modules",
     "recompute_operations",
+    "recompute_from_fp8",
     "activation_func_fp8_input_store",
     "fp32_residual_connection",
     "bias_activation_fusion",

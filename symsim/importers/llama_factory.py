@@ -82,8 +82,9 @@ _TABLE: dict[str, Silent] = {
         """template dataset eval_dataset dataset_dir media_dir train_on_prompt mask_history streaming buffer_size mix_strategy interleave_probs
         overwrite_cache preprocessing_batch_size max_samples ignore_pad_token_for_loss tool_format default_system enable_thinking
         preserve_thinking tokenized_path data_shared_file_system disable_shuffling add_tokens add_special_tokens new_special_tokens_config
-        init_special_tokens""",
+        init_special_tokens messages formatting role_tag content_tag user_tag assistant_tag system_tag system tools""",
     ),
+    **silent("not_modelled", "sequences of a step, of which gradient_accumulation_steps is what micro-batches and ranks leave", "global_batch_size"),
     **silent("not_modelled", "a vocabulary of other size: head and embedding grow with it", "resize_vocab"),
     **silent("not_modelled", LOADING, "preprocessing_num_workers"),
     **silent("not_modelled", EVALUATION, "val_size eval_on_each_dataset compute_accuracy predict_with_generate"),

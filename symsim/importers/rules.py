@@ -70,6 +70,12 @@ def _param_gather_in_update(strategy: Strategy, _: Architecture | None) -> Chang
     return (key, None, "chunks are updated one by one with overlap_param_gather and vpp above 1 alone") if alone else None
 
 
+def _split_checkpoints(strategy: Strategy, _: Architecture | None) -> Changed:
+    # Megatron-DeepSpeed splits them over the ranks of model parallelism, of which there may be one
+    alone = strategy.get("distribute_saved_activations") and strategy.get("tp", 1) == 1
+    return ("distribute_saved_activations", None, "one tensor-parallel rank keeps them whole") if alone else None
+
+
 def _p2p(strategy: Strategy, _: Architecture | None) -> Changed:
     # Megatron-Core pipeline_parallel/schedules.py reads it in the interleaved schedule alone
     idle = strategy.get("overlap_p2p_comm") and strategy.get("vpp", 1) == 1
@@ -144,6 +150,7 @@ RULES: tuple[Callable[[Strategy, Architecture | None], Changed], ...] = (
     *(partial(_tp_message, option) for option in _TP_MESSAGES),
     _param_gather,
     _param_gather_in_update,
+    _split_checkpoints,
     _p2p,
     _waits,
     _shared_experts,

@@ -30,6 +30,11 @@ class Strategy(BaseModel):
     cp_partition_mode: Literal["zigzag", "contiguous"] = Field(
         "zigzag", description="tokens of a rank of cp: an early and a late part of a row, or one part, of which the last attends to most keys"
     )
+    cp_saved_output: Literal["attention", "projection"] = Field(
+        "attention",
+        description="cp_comm_type=a2a: attention's output is kept for its backward as it was made, or as its projection reads it, and exchanged once "
+        "more for the backward (TransformerEngine before 2.8)",
+    )
     hierarchical_context_parallel_sizes: tuple[Degree, ...] | None = Field(None, description="(a2a, p2p) degrees for a2a+p2p")
     pp: Stages = Field(1, description="pipeline stages")
     vpp: Stages = Field(1, description="virtual stages (model chunks) a rank")
@@ -312,6 +317,11 @@ class Strategy(BaseModel):
         max_length=64,
         description="selective: operations of a layer that run again, in place of modules: their names, those of scopes, or runs FIRST..LAST: "
         "attention.qkv..attention.core+mlp",
+    )
+    recompute_from_fp8: tuple[str, ...] | None = Field(
+        None,
+        max_length=64,
+        description="fp8: operations that run again from the FP8 copies of their inputs, which wait instead (cache_groupgemm_col_fp8_inputs)",
     )
     distribute_saved_activations: bool = Field(False, description="full, without sp: checkpoints are split over TP")
     synchronize_checkpoint_boundary: bool = Field(

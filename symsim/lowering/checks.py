@@ -179,6 +179,8 @@ def _context_parallel(architecture: Architecture, strategy: Strategy) -> None:
     cp, kind, sizes = strategy.cp, strategy.cp_comm_type, strategy.hierarchical_context_parallel_sizes
     if sizes is not None and kind != "a2a+p2p":
         raise InputError(f"hierarchical_context_parallel_sizes belongs to cp_comm_type=a2a+p2p, and cp_comm_type is {kind}")
+    if strategy.cp_saved_output != "attention" and (kind != "a2a" or cp == 1):
+        raise InputError(f"cp_saved_output={strategy.cp_saved_output} needs cp_comm_type=a2a and cp above 1, whose exchange takes attention's output")
     if kind == "a2a+p2p":
         if sizes is None:
             raise InputError(
@@ -298,7 +300,7 @@ def _pipeline(architecture: Architecture, strategy: Strategy) -> None:
                 f"the {rest} layers left after {' and '.join(n for n, _ in ends)} do not divide into {middle} stages"
                 f"{f' of vpp={vpp} chunks' if vpp > 1 else ''}"
             )
-    elif pp > layers:
+    elif pp > layers + extra:
         raise InputError(f"pp={pp} is more than the {layers} layers of {architecture.name}")
     elif pp * vpp > layers + extra:
         raise InputError(f"pp*vpp={pp}*{vpp}={chunks} is more than the {layers} layers of {architecture.name}")

@@ -34,6 +34,7 @@ def recomputation(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError(
             f"recompute_num_layers={strategy.recompute_num_layers} is more than the {architecture.num_layers} layers of {architecture.name}"
         )
+    _from_narrow_copies(architecture, strategy)
     _recomputed_by_stage(architecture, strategy)
     _recomputed_by_microbatch(strategy)
     if strategy.recompute != "selective":
@@ -94,6 +95,14 @@ def named_operations(option: str, asked: Iterable[str], architecture: Architectu
                 raise InputError(f"{option}={cut(one)}: no operation of a layer is called '{cut(end, 40)}': {nearest(end, list(known))}")
         if not any(runs_of(names, [one]) for names in layers):
             raise InputError(f"{option}={cut(one)}: no layer has all from the first to the last in this order")
+
+
+def _from_narrow_copies(architecture: Architecture, strategy: Strategy) -> None:
+    if strategy.recompute_from_fp8 is None:
+        return
+    if strategy.fp8 == "none" or strategy.recompute == "none":
+        raise InputError(f"recompute_from_fp8 needs a recipe and what runs again: here fp8={strategy.fp8}, recompute={strategy.recompute}")
+    named_operations("recompute_from_fp8", strategy.recompute_from_fp8, architecture)
 
 
 def _recomputed_by_stage(architecture: Architecture, strategy: Strategy) -> None:

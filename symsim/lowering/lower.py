@@ -152,6 +152,7 @@ def remembered(block: Differentiated, profile: Profile, whole: bool) -> Remember
         stored=strategy.recompute if whole and strategy.recompute.startswith("sac") else "",
         keep_gathered=framework.keeps_gathered,
         early_stop=framework.stops_early,
+        narrow=strategy.recompute_from_fp8 or (),
         conventions=profile.conventions,
         leaves=profile.conventions.leaves if whole else (),
     )

@@ -16,9 +16,9 @@ from typing import Literal, NamedTuple
 from symsim.algebra.expr import Expr
 from symsim.frameworks.recompute import DISCARD
 from symsim.inputs.conventions import OWN, Conventions, Leaf, last_part
-from symsim.ir.block import WIDTHS, Block, Op, Tensor
+from symsim.ir.block import NARROW, WIDTHS, Block, Op, Tensor
 from symsim.ir.messages import Message, Purpose
-from symsim.ir.operations import OPERATIONS, Projection, Redistribution
+from symsim.ir.operations import OPERATIONS, Cast, Projection, Redistribution
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import Differentiated, room
 
@@ -104,20 +104,22 @@ def remember(
     keep_gathered: bool = False,
     early_stop: bool = False,
     distribute: bool = False,
+    narrow: Collection[str] = (),
     conventions: Conventions = OWN,
     leaves: tuple[Leaf, ...] = (),
 ) -> Remembered:
     """What a block keeps. regions: recompute modules; full: the whole block is one region; stored: PyTorch selective
     checkpointing, which keeps the outputs of these operations and computes the rest again. distribute: the block's input, where
-    a region keeps it, is kept split over TP and gathered again (Megatron-Core distribute_saved_activations). conventions: what kernels
-    keep elsewhere; leaves: of a layer that another system recomputes leaf by leaf, instead of regions.
+    a region keeps it, is kept split over TP and gathered again (Megatron-Core distribute_saved_activations). narrow: operations that run again from
+    narrow copies of their inputs. conventions: what kernels keep elsewhere; leaves: of a layer that another system recomputes leaf by leaf,
+    instead of regions.
     """
     placed = differentiated.placed
     block = placed.block
     if not differentiated.backward:  # nothing is trained here or before: nothing is kept to run again
         full, stored, regions, leaves = False, "", frozenset(), ()
     whole = full or bool(stored)
-    inside = {i for i, op in enumerate(block.ops) if whole or op.regions & regions}
+    inside = {i for i, op in enumerate(block.ops) if (whole or op.regions & regions) and not _narrows(block, op, narrow)}
     discarding = {i for i, op in enumerate(block.ops) if not whole and op.regions & regions & DISCARD}
     kept = _Kept(conventions)
     if leaves:
@@ -151,6 +153,12 @@ def remember(
     return Remembered(replace(differentiated, forward_messages=first), saved, shared, frozenset(again), tuple(messages))
 
 
+def _narrows(block: Block, op: Op, named: Collection[str]) -> bool:
+    """Whether an operation casts what one of these reads to a narrow type."""
+    casts = isinstance(op.attrs, Cast) and all(block.tensors[t].dtype in NARROW for t in op.outputs)
+    return casts and any(op.name.startswith(f"{name}.") for name in named)
+
+
 def _keep_around(kept: _Kept, block: Block, inside: list[int], regions: frozenset[str], whole: bool, stored: str) -> None:
     """What operations that run again read from outside their region, and results that are stored all the same."""
     makers = {t: i for i, op in enumerate(block.ops) for t in op.outputs}
@@ -159,7 +167,7 @@ def _keep_around(kept: _Kept, block: Block, inside: list[int], regions: frozense
         for name in op.inputs:
             tensor = block.tensors[name]
             if tensor.kind != "parameter" and (
-                name not in makers or _region(block.ops, makers[name], regions, whole) != _region(block.ops, index, regions, whole)
+                makers.get(name) not in inside or _region(block.ops, makers[name], regions, whole) != _region(block.ops, index, regions, whole)
             ):
                 kept.add(name, op, again=True)
         if stored in OPERATIONS[op.kind].stored_by:
@@ -177,12 +185,19 @@ def _gathered_in_backward(op: Op) -> bool:
 
 
 def kept_as(placed: Placed, name: str, keep_gathered: bool) -> str:
-    """The version of a tensor that is kept: before a gather that runs again in backward."""
+    """The version of a tensor that is kept: before a gather that runs again in backward, or behind an exchange that does."""
     op = placed.block.producer(name)
     while not keep_gathered and op is not None and _gathered_in_backward(op):
         name = op.inputs[0]
         op = placed.block.producer(name)
-    return name
+    back = next((o for o in placed.block.ops if _comes_back(placed, o) and o.inputs[0] == name), None) if placed.mesh.returns_output else None
+    return name if back is None else back.outputs[0]
+
+
+def _comes_back(placed: Placed, op: Op) -> bool:
+    """Whether an operation is the exchange of attention's output, which is kept behind it and exchanged again for the backward."""
+    maker = placed.block.producer(op.inputs[0]) if placed.mesh.returns_output and op.kind == "all_to_all" else None
+    return maker is not None and OPERATIONS[maker.kind].role == "attention"
 
 
 def _kept_by_leaves(kept: _Kept, ops: tuple[Op, ...], leaves: tuple[Leaf, ...]) -> tuple[set[int], set[int]]:
@@ -246,15 +261,14 @@ def _width(tensor: Tensor, asked: Iterable[Fraction | None]) -> Fraction | None:
 
 
 def _gathered_again(differentiated: Differentiated, keep_gathered: bool) -> list[tuple[int, Message]]:
-    if keep_gathered:
-        return []
     placed = differentiated.placed
     block = placed.block
     needed = {name for op in block.ops for name in op.saves}
     made = []
     for index, message in differentiated.forward_messages:
         op = block.ops[index]
-        if _gathered_in_backward(op) and op.outputs[0] in needed:
+        gathered = not keep_gathered and _gathered_in_backward(op) and op.outputs[0] in needed
+        if gathered or (_comes_back(placed, op) and op.inputs[0] in needed):
             made.append((index, _in_backward(message, "gathered again")))
     return made
 

@@ -22,7 +22,8 @@ Layout = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Mesh:
-    """Axis degrees (numbers: which axes exist) and their symbols, and the type gradients are computed in."""
+    """Axis degrees (numbers: which axes exist) and their symbols, and the type gradients are computed in. returns_output: attention's output is kept
+    where its exchange brought it, and comes back for the backward."""
 
     degrees: Mapping[str, int]
     sequence_parallel: bool
@@ -30,11 +31,12 @@ class Mesh:
     ring_axes: tuple[str, ...]
     placement: Placement
     precision: str = "bf16"
+    returns_output: bool = False
 
     @property
     def stands_on(self) -> tuple[Any, ...]:
         """What tells it from others, besides which axes it has."""
-        return self.degrees, self.sequence_parallel, self.context_axes, self.ring_axes, self.placement, self.precision
+        return self.degrees, self.sequence_parallel, self.context_axes, self.ring_axes, self.placement, self.precision, self.returns_output
 
     def active(self, axis: str) -> bool:
         return self.degrees.get(axis, 1) > 1
@@ -74,7 +76,8 @@ def mesh_of(strategy: Strategy, *, gathers_in_ring: bool = False) -> Mesh:
     def existing(axes: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(a for a in axes if degrees.get(a, 1) > 1)
 
-    return Mesh(reading(strategy, "axis", degrees), strategy.sp, existing(context), existing(ring), placement_of(strategy), strategy.precision)
+    axes, returns = reading(strategy, "axis", degrees), strategy.cp_saved_output == "projection"
+    return Mesh(axes, strategy.sp, existing(context), existing(ring), placement_of(strategy), strategy.precision, returns)
 
 
 def place(mesh: Mesh, block: Block, op: Op) -> Layout:

@@ -80,7 +80,10 @@ def drawn(draw: random.Random, models: dict[str, dict[str, Any]]) -> dict[str, A
         changed |= {"padded_vocab_size": True, "make_vocab_size_divisible_by": 128}
     if experts > 1 and draw.random() < 0.3:
         changed |= {"moe_pad_expert_input_to_capacity": True, "capacity": 1}
-    return {"model": name, "changed": changed, "system": draw.choice(sorted(ORACLE["systems"])), "strategy": strategy}
+    system = draw.choice(sorted(ORACLE["systems"]))
+    if strategy["fp8"] and draw.random() < 0.5:
+        strategy["cache_groupgemm_col_fp8_inputs"] = True
+    return {"model": name, "changed": changed, "system": system, "strategy": strategy}
 
 
 def _attention(draw: random.Random, model: dict[str, Any], cp: int) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def leaves_of(question: Question, given: Mapping[str, Any], how: str) -> tuple[L
         *_dense(wide, tail),
         *_shared(beside, tail),
         Leaf(("moe.gate",), beside),
-        *_experts(network, wide, tail),
+        *_experts(network, wide, tail, bool(given.get("cache_groupgemm_col_fp8_inputs"))),
     )
 
 
@@ -117,9 +117,11 @@ def _shared(again: bool, tail: bool) -> tuple[Leaf, ...]:
     )
 
 
-def _experts(moved: bool, again: bool, tail: bool) -> tuple[Leaf, ...]:
+def _experts(moved: bool, again: bool, tail: bool, narrow: bool) -> tuple[Leaf, ...]:
+    """narrow: the cast of their rows to FP8 does not run again, since it is what is kept."""
     return (
         Leaf(_DISPATCH, moved),
+        *([Leaf(("moe.experts.fc1.quantise",), False, keeps=False)] if narrow else []),
         Leaf(("moe.experts.fc1",), again),
         Leaf(("moe.experts.act",), again),
         Leaf(("moe.experts.fc2",), again, replayed=not tail),

@@ -30,9 +30,8 @@ def settings_of(question: Question) -> Settings:
     version = version_of(given.get("te_version"))
     networks = [model.mlp] if model.mlp is not None else []
     gated = all(n.gated for n in networks) and (model.moe is None or model.moe.gated)
-    context = (
-        strategy.cp > 1 and strategy.cp_comm_type == "a2a" and version < version_of(given.get("te_cp_a2a_save_pre_posta2a_min_version", "2.8.0"))
-    )
+    kept = strategy.cp > 1 and strategy.cp_comm_type == "a2a" and strategy.cp_saved_output == "attention"
+    context = kept and version < version_of(given.get("te_cp_a2a_save_pre_posta2a_min_version", "2.8.0"))
     return Settings(
         given,
         version,

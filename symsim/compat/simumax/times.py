@@ -142,7 +142,7 @@ def _of_context_ranks(rules: Messages, asked: Settings) -> list[Difference]:
         STEP,
         {"messages": {"output-again": rules.output_again}},
     )
-    return [once, *([output] if asked.te_version < (2, 8) else [])]
+    return [once, *([output] if asked.te_version < (2, 8) and rules.question.strategy.cp_saved_output == "attention" else [])]
 
 
 def _of_tensor_ranks(rules: Messages) -> list[Difference]:

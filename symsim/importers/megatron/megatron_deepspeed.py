@@ -35,6 +35,9 @@ _NAMES = {
     "moe_loss_coeff": "moe_aux_loss_coeff",
     "ds_sequence_parallel_size": "context_parallel_size",
     "pad_vocab_size_to": "padded_vocab_size",
+    "model_parallel_size": "tensor_model_parallel_size",
+    "batch_size": "micro_batch_size",
+    "warmup": "lr_warmup_fraction",
     "checkpoint_num_layers": "recompute_num_layers",
     "distribute_checkpointed_activations": "distribute_saved_activations",
     "partition_activations": "distribute_saved_activations",
@@ -80,6 +83,9 @@ TABLE: Mapping[str, Silent] = {
     **silent("no_cost_effect", "where ZeRO-3's parameters are made; the JSON's offload_param says where they stay", "remote_device use_pin_memory"),
     **silent("no_cost_effect", "a test for one rank of sequence parallelism, and of the zero-bubble order", "force_ds_sequence_parallel"),
     **silent("no_cost_effect", "as many bytes over a link, in another order", "no_scatter_gather_tensors_in_pipeline enable_zbh1_exact_semantics"),
+    **silent(
+        "no_cost_effect", "factors of muP, and the shapes that it compares with", "mup mup_input_mult mup_attn_mult mup_output_mult load_base_shapes"
+    ),
     **silent("not_modelled", "norms of all tensor-parallel ranks are summed once a step: 2 h a norm", "sync_tp_duplicated_parameters"),
     **silent("not_modelled", "a LayerNorm that keeps its output, not its input: as many bytes, or less", "mem_efficient_ln"),
     **silent("no_cost_effect", "a LayerNorm that keeps its input", "disable_mem_efficient_ln"),

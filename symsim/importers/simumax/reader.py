@@ -29,6 +29,11 @@ _DROPOUT = 0.1  # SimuMax has a switch and no rate; Megatron-LM's default
 _VOCABULARY_MULTIPLE = 128
 _DUMMY_WGRAD_SINCE = (2, 3)
 
+# docs/b200/b200_release_v1.2_summary.json: of seven Llama runs of 8 ranks at 32,768 and 131,072 tokens the peaks here are 0.0 to 0.5 % below
+_EXCHANGE = (
+    "how many of the up to four copies of q, k and v are there at once: no seconds, and bytes of attention where a layer holds more in its "
+    "feed-forward network"
+)
 _STRATEGY_TABLE = {
     **silent(
         "no_cost_effect",
@@ -37,14 +42,8 @@ _STRATEGY_TABLE = {
     ),
     **silent("no_cost_effect", "never read there: data-parallel messages add up, as they do here without overlap", "overlap_grad_reduce"),
     **silent("no_cost_effect", "from which version te_version counts", "te_dummy_wgrad_min_version te_grouped_linear_dummy_wgrad_min_version"),
-    **silent(
-        "not_modelled",
-        "attention's output kept before or after its exchange: a tensor of b s h / tp a layer",
-        "te_cp_a2a_save_pre_posta2a_min_version",
-        ("2.8.0",),
-    ),
-    **silent("not_modelled", "which buffers of the context-parallel exchange live at once: up to four of q, k and v", "cp_a2a_mode", ("async_cp",)),
-    **silent("not_modelled", "recomputed experts start from their FP8 inputs, half the bytes", "cache_groupgemm_col_fp8_inputs"),
+    **silent("no_cost_effect", "from which version te_version counts", "te_cp_a2a_save_pre_posta2a_min_version"),
+    **silent("no_cost_effect", _EXCHANGE, "cp_a2a_mode"),
 }
 _MODEL_TABLE = silent("no_cost_effect", "a label", "model_type model_name orig_vocab_size")
 _LATENT = ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
@@ -94,6 +93,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         rows += model.finish()
     if settings is not None and strategy is not None:
         _recomputed(settings, strategy, architecture)
+        _from_narrow(settings, strategy)
         _without_experts(settings, strategy, architecture)
         settle(settings, strategy, architecture, _WHO)
         rows += settings.finish()
@@ -101,6 +101,18 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     system, found = simumax_system.read(files["system"], options.lenient, fused) if "system" in files else (None, ())
     given = {what: document.data for what, document in files.items()}
     return Job("simumax", (*rows, *found), architecture, strategy, system, assumptions, given=given)
+
+
+def _from_narrow(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Experts that run again from the FP8 copy of their rows (core/transformer/moe_module.py QuantizedGroupLinearCol)."""
+    key, runs = "cache_groupgemm_col_fp8_inputs", strategy.get("recompute_operations", ())
+    again = strategy.get("recompute") == "full" or any(run.split("..")[0] in ("moe", "moe.experts.fc1") for run in runs)
+    if keys.flag(key, False, to="recompute_from_fp8") is not True:
+        return
+    if "fp8" in strategy and again:
+        strategy["recompute_from_fp8"] = ["moe.experts.fc1"]
+    else:
+        keys.note(key, "no_cost_effect", why="no experts run again in FP8")
 
 
 def _without_experts(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
@@ -145,6 +157,7 @@ def _strategy(keys: Keys, assumptions: dict[str, str]) -> dict[str, Any]:
         found["cp_comm_type"] = "a2a"
     elif found["cp"] > 1:
         found["cp_comm_type"] = "all_gather"
+    _output_kept(keys, found)
     found["rank_order"] = keys.text("order_of_paralielism", "tp-cp-ep-dp-pp", to="rank_order")
     keys.choice("moe_dispatcher_policy", {"all2all": 0, "all2all-seq": 0}, to="moe_token_dispatcher_type")
     found |= _pipeline(keys)
@@ -160,6 +173,26 @@ def _strategy(keys: Keys, assumptions: dict[str, str]) -> dict[str, Any]:
     _assumed(keys, assumptions)
     _in_use(keys, found)
     return found
+
+
+def _output_kept(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Attention's output under an exchange of heads: TransformerEngine keeps it as it was made from 2.8 on, by default."""
+    if strategy.get("cp_comm_type") != "a2a":
+        return
+    since, own = (_version(keys, key, default) for key, default in (("te_cp_a2a_save_pre_posta2a_min_version", "2.8.0"), ("te_version", None)))
+    if own < since:
+        strategy["cp_saved_output"] = "projection"
+        why = "projection: exchanged again for the backward before TransformerEngine 2.8"
+        keys.rows["attention output"] = Entry("attention output", "(default)", "derived", "cp_saved_output", why)
+
+
+def _version(keys: Keys, key: str, default: str | None) -> tuple[int, ...]:
+    """The numbers of a version; none where nothing says one."""
+    text = keys.text(key, default)
+    parts = [int(part) if part.isascii() and part.isdigit() and len(part) < 9 else -1 for part in (text or "0").split(".")[:2]]
+    if -1 in parts:
+        raise keys.wrong(key, "a version such as 2.11.0")
+    return tuple(parts)
 
 
 def _batch(keys: Keys, dp: int) -> dict[str, Any]:
@@ -226,11 +259,8 @@ def _assumed(keys: Keys, assumptions: dict[str, str]) -> None:
     assumptions["moe_probabilities"] = "experts" if keys.flag("dispatch_probs", False, to="assume.moe_probabilities") else "combine"
     if not keys.has("dispatch_probs"):
         keys.note("dispatch_probs", "derived", "assume.moe_probabilities", "combine: false there, as Megatron-Core 0.12")
-    version = keys.text("te_version", None, to="assume.te_dummy_wgrad", why="true from 2.3 on")
-    parts = [int(part) if part.isascii() and part.isdigit() and len(part) < 9 else -1 for part in (version or "0").split(".")[:2]]
-    if -1 in parts:
-        raise keys.wrong("te_version", "a version such as 2.11.0")
-    assumptions["te_dummy_wgrad"] = "true" if tuple(parts) >= _DUMMY_WGRAD_SINCE else "false"
+    keys.text("te_version", None, to="assume.te_dummy_wgrad", why="true from 2.3 on")
+    assumptions["te_dummy_wgrad"] = "true" if _version(keys, "te_version", None) >= _DUMMY_WGRAD_SINCE else "false"
 
 
 def _recomputed(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
