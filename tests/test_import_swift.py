@@ -624,3 +624,22 @@ def test_a_decoder_that_rests_behind_a_trained_projector() -> None:
     assert (held["freeze_parameters"], held["trained_before"]) == (["embedding", "lm_head", "final_norm", "layers"], True)
     assert "tuner_type" not in held and "lora_rank" not in held
     assert "trained_before" not in (job("megatron sft --model Qwen/Qwen3-8B --freeze_llm false").strategy or {})
+
+
+@pytest.mark.parametrize(
+    ("words", "cast"),
+    [
+        ("swift sft --tuner_type lora", True),
+        ("swift sft --tuner_type lora --lora_dtype float32", True),
+        ("swift sft --tuner_type lora --lora_dtype bfloat16", False),
+        ("swift sft --tuner_type lora --deepspeed zero2", False),
+        ("swift sft --tuner_type full", False),
+        ("megatron sft --tuner_type lora --lora_dtype bfloat16", False),
+    ],
+)
+def test_adapters_of_replicas_are_fp32_unless_told(words: str, cast: bool) -> None:
+    """peft casts them, which lora_dtype stands against (swift/tuners/peft.py)."""
+    found = job(f"{words} --model Qwen/Qwen3-8B")
+    assert dict(found.strategy or {}).get("autocast", False) is cast
+    if "lora_dtype" in words:
+        assert rows(found)["lora_dtype"].fate == ("mapped" if cast else "no_cost_effect")

@@ -39,10 +39,10 @@ from symsim.importers.swift.command import Run, read_run
 from symsim.importers.swift.megatron import of_megatron
 from symsim.importers.swift.model import find_model, shaped
 from symsim.importers.swift.older import DATA_OF_2, renamed
-from symsim.importers.swift.reading import Reading
+from symsim.importers.swift.reading import Reading, own_type
 from symsim.importers.swift.sections import ASIDE, expanded, further_arguments
 from symsim.importers.swift.tables import ENVIRONMENT, WEIGHTS_OF_LOSSES, other_models, silent_keys
-from symsim.importers.swift.trainer import of_trainer
+from symsim.importers.swift.trainer import cast_adapters, of_trainer
 from symsim.importers.trainer import TRAINER
 from symsim.inputs.strategies import LARGEST_WORLD
 
@@ -92,6 +92,10 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _lengths(reading, options)
     _tuned(reading, adapters)
     frozen_decoder(reading.keys, "freeze_llm", reading.strategy)
+    if run.program == "swift":
+        cast_adapters(reading)
+    else:
+        own_type(reading)
     _headed(reading, run)
     settle(keys, reading.strategy, reading.architecture, "ms-swift")
     _workload(keys, run, adapters, reading.strategy)

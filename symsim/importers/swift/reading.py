@@ -107,3 +107,12 @@ def precision(r: Reading) -> str:
         if value is not None and key != told:
             keys.note(key, "no_cost_effect", why=f"{told} decides" if told is not None else "off at this value")
     return chosen
+
+
+def own_type(r: Reading) -> bool:
+    """Whether adapters are told to be of the type that products run in, so that nothing is cast for them."""
+    key, names = "lora_dtype", {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp32": "fp32"}
+    if not r.keys.has(key) or names.get(str(r.keys.given[key].value).removeprefix("torch.")) != r.strategy.get("precision", "bf16"):
+        return False
+    r.keys.note(key, "no_cost_effect", why="the type that products run in: nothing is cast for adapters")
+    return True

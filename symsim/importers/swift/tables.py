@@ -234,7 +234,7 @@ def silent_keys(method: str, adapters: bool) -> dict[str, Silent]:
         learning = silent("no_cost_effect", _OTHER_STEP, " ".join((_RL_MODELS, _RL_ROLLOUT, _RL_COLOCATED, _RL_NUMBERS)))
     tuners = {key: Silent("not_modelled", _ADAPTERS) for key in _TUNERS} if adapters else _TUNERS
     begun = silent("no_cost_effect", "what adapters begin as", "init_lora_weights")
-    wide = silent("not_modelled", _WIDE_ADAPTERS, "lora_dtype") if adapters else {}
+    wide = silent("not_modelled", _WIDE_ADAPTERS, "lora_dtype", ("None", "none", None, "")) if adapters else {}
     return {**_RUN, **_STEP, **tuners, **learning, **begun, **wide}
 
 

@@ -12,7 +12,7 @@ from symsim.importers.deepspeed.reader import configured
 from symsim.importers.keys import Entry
 from symsim.importers.losses import liger_kernels
 from symsim.importers.reading import Options
-from symsim.importers.swift.reading import Reading, precision, rows
+from symsim.importers.swift.reading import Reading, own_type, precision, rows
 from symsim.importers.swift.sections import deepspeed_settings
 from symsim.importers.trainer import COMPILER, autocast, recomputation, replicas, update
 
@@ -44,13 +44,20 @@ def of_trainer(r: Reading, world: int | None) -> None:
     settings = deepspeed_settings(keys.given)
     if settings is None:
         replicas(keys, r.strategy, r.assumptions)
-        if r.strategy.get("tuner_type") == "lora":
-            autocast(keys, r.strategy, "adapters")
         return
     ranks = r.strategy["dp"] * r.strategy.get("cp", 1) * r.strategy.get("tp", 1)
     further = configured(settings, keys, r.strategy, r.assumptions, r.architecture, Options(keys.lenient, variables={"world": str(ranks)}))
     r.further += [row for row in further if row.key != "world"]
     keys.note("deepspeed", "mapped", "zero", "its keys have rows of their own")
+
+
+def cast_adapters(r: Reading) -> None:
+    """Adapters of replicas, which peft keeps in fp32 unless lora_dtype says otherwise (swift/tuners/peft.py _cast_adapter_dtype_hook)."""
+    if own_type(r) or r.strategy.get("tuner_type") != "lora" or deepspeed_settings(r.keys.given) is not None:
+        return
+    autocast(r.keys, r.strategy, "adapters")
+    if "autocast" in r.strategy and r.keys.has("lora_dtype"):
+        r.keys.note("lora_dtype", to="autocast", why="fp32: cast for products")
 
 
 def _ranks(r: Reading, world: int | None) -> None:
