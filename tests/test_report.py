@@ -82,11 +82,15 @@ _NAME = re.compile(
 
 def atoms(text: str) -> set[str]:
     """The symbols in a formula, units and LaTeX's own words taken out first; nothing but numbers and signs is left then."""
+    # sums and maxima over kinds of layers, and over layers
+    text = re.sub(r"\\(?:sum|max)_\{k(?: \\in \\\{[^}]*(?:\}[^}]*)*?\\\})?\}", " k ", text)
+    text = re.sub(r"\\sum_\{j = (.*?)\}\^\{(.*?)\} \[(\\kappa_j) = \\mathrm\{[\w\\]+\}\]", r" \1 \2 \3 ", text)
     text = re.sub(r"(?<=\d)\\,\\mathrm\{[A-Za-z/]+\}", " ", text)
     text = re.sub(r"\\big\|_\{i:\\,(.*?)=\\max\}", r" i \1 ", text)
     text = re.sub(r"\\(?:max|sum)_\{(?:k>)?i\}", " ", text).replace("(k)", "(i)")
     text = re.sub(r"\\(?:left|right)(?![A-Za-z])", "", text)
-    text = re.sub(r"\\textstyle\\sum_n|\\(?:frac|overline|bigl|bigr|quad|to|min|max|log_2|lfloor|rfloor|lceil|rceil|ge)(?![A-Za-z])|\\,", " ", text)
+    words = r"frac|overline|textstyle|cdot|bigl|bigr|quad|to|min|max|log_2|lfloor|rfloor|lceil|rceil|ge"
+    text = re.sub(rf"\\textstyle\\sum_n|\\(?:{words})(?![A-Za-z])|\\,", " ", text)
     assert not re.search(r"[^-+=/(){}^,.\d\s>\[\]]", _NAME.sub("", text)), text
     return set(_NAME.findall(text))
 
@@ -107,7 +111,18 @@ def undefined(document: Report) -> set[str]:
             if isinstance(part, Equations):
                 known |= {e.left for e in part.equations}
                 known |= {name for e in part.equations if e.lines[0].endswith("= 0") for name in e.lines[0].split(" = ")[:-1]}
-    return {a for text in formulas(document) for a in atoms(text)} - known
+    unknown = {a for text in formulas(document) for a in atoms(text)} - known
+    return {a for a in unknown if "k" not in known or not any(re.fullmatch(_of_a_kind(a), _flat(b)) for b in known)}
+
+
+def _flat(name: str) -> str:
+    """A name with its words one by one."""
+    return re.sub(r"\\mathrm\{([\w\\]+)\}", lambda found: found[1].replace("\\_", ","), name)
+
+
+def _of_a_kind(name: str) -> str:
+    """What a name with k for a kind of layers stands for; of another name, itself."""
+    return re.sub(r"(?<![A-Za-z\\])k(?![A-Za-z])", "[a-z_,]+", re.escape(_flat(name)))
 
 
 @pytest.mark.parametrize("case", CASES)

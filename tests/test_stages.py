@@ -21,7 +21,9 @@ def test_compression_is_lossless(layers: list[str]) -> None:
     assert [k for s in parse_layers(format_layers(segments)) for _ in range(s.repeat) for k in s.kinds] == layers
 
 
-@pytest.mark.parametrize("name", ["deepseek-v3", "gemma-3-27b", "llama4-maverick", "gpt-oss-20b"])
+@pytest.mark.parametrize(
+    "name", ["deepseek-v3", "gemma-3-27b", "llama4-maverick", "gpt-oss-20b", "jamba-v0.1", "nemotron-h-8b", "kimi-linear-48b-a3b"]
+)
 def test_layers_before_counts(name: str) -> None:
     model = load_model(name).architecture
     listed = [k for s in model.layers for _ in range(s.repeat) for k in s.kinds]
@@ -31,15 +33,15 @@ def test_layers_before_counts(name: str) -> None:
         }
 
 
-@pytest.mark.parametrize("pp", [1, 4, 16, 61])
-def test_closed_form_is_what_stages_hold(pp: int) -> None:
-    model = load_model("deepseek-v3").architecture
+@pytest.mark.parametrize("name, pp", [*(("deepseek-v3", pp) for pp in (1, 4, 16, 61)), ("nemotron-h-8b", 7), ("gemma-3-27b", 5), ("jamba-v0.1", 6)])
+def test_closed_form_is_what_stages_hold(name: str, pp: int) -> None:
+    model = load_model(name).architecture
     strategy = Strategy(pp=pp)
     formula = stage_layer_formula(model, strategy)
     assert formula is not None
     for stage in stages(model, strategy, 0):
         held = {k: sum(kinds_between(model, c.first, c.last)[k] for c in stage.chunks) for k in model.kind_names()}
-        assert {k: f.evaluate({"i": stage.index, "L": 61, "pp": pp}) for k, f in formula.items()} == held
+        assert {k: f.evaluate({"i": stage.index, "L": model.num_layers, "pp": pp}) for k, f in formula.items()} == held
 
 
 def test_a_rank_of_a_v_holds_a_chunk_from_each_end() -> None:

@@ -96,7 +96,7 @@ def test_what_does_not_compile_is_said() -> None:
 
 def test_pictures_stand_in_the_text() -> None:
     text = typst.render(report(made("moe")))
-    assert text.count("#pictured(") == text.count("<svg ".replace('"', '\\"')) == 6
+    assert text.count("pictured([") == text.count("<svg ".replace('"', '\\"')) == 6
 
 
 def test_nothing_of_it_is_loaded_before_it_is_asked_for() -> None:

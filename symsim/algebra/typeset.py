@@ -293,10 +293,17 @@ def _called(latex: str, inside: str) -> str:
     return latex.replace("{}", inside)
 
 
+_WORD = re.compile(r"\\mathrm\{[A-Za-z]{2,}\}")
+_WORDS = re.compile(r"(?<![_^{])\\mathrm\{[A-Za-z]{2,}\}$")
+
+
 def _product(factors: Sequence[str]) -> str:
-    """Names of several letters get air around them."""
+    """Names of several letters get air around them, and words a dot between them."""
     text = ""
     for factor in factors:
+        if _WORD.fullmatch(factor) and _WORDS.search(text):
+            text += rf" \cdot {factor}"
+            continue
         text += (r"\," if "mathrm" in factor or "mathrm" in text[-24:] else " " if re.search(r"\\[A-Za-z]+$", text) else "") * bool(text) + factor
     return text
 

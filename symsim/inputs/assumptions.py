@@ -354,17 +354,6 @@ ASSUMPTIONS: dict[str, Assumption] = {
 }
 
 
-def resolve(given: Mapping[str, str]) -> dict[str, str]:
-    """All assumptions with the given overrides; InputError for an unknown name or choice."""
-    for name, value in given.items():
-        if name not in ASSUMPTIONS:
-            raise InputError(f"assume.{name} is not an assumption: {nearest(name, list(ASSUMPTIONS))}")
-        if str(value).lower() not in ASSUMPTIONS[name].choices:
-            raise InputError(f"assume.{name}={value} is not a choice: {nearest(str(value), ASSUMPTIONS[name].choices)}")
-    resolved = {name: str(given.get(name, a.default)).lower() for name, a in ASSUMPTIONS.items()}
-    return Remembered(resolved, given.read) if isinstance(given, Remembered) else resolved
-
-
 class Remembered(dict[str, str]):
     """Assumptions that remember which of them were read as `[name]`; those resolved of them remember together."""
 
@@ -375,3 +364,14 @@ class Remembered(dict[str, str]):
     def __getitem__(self, name: str) -> str:
         self.read.add(name)
         return super().__getitem__(name)
+
+
+def resolve(given: Mapping[str, str]) -> Remembered:
+    """All assumptions with the given overrides, which remember what is read of them; InputError for an unknown name or choice."""
+    for name, value in given.items():
+        if name not in ASSUMPTIONS:
+            raise InputError(f"assume.{name} is not an assumption: {nearest(name, list(ASSUMPTIONS))}")
+        if str(value).lower() not in ASSUMPTIONS[name].choices:
+            raise InputError(f"assume.{name}={value} is not a choice: {nearest(str(value), ASSUMPTIONS[name].choices)}")
+    resolved = {name: str(given.get(name, a.default)).lower() for name, a in ASSUMPTIONS.items()}
+    return Remembered(resolved, given.read if isinstance(given, Remembered) else None)

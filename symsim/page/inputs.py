@@ -23,7 +23,7 @@ _RANKS_OF_A_UNIT = (1, 2, 4, 8, 16, 32, 36, 64, 72, 128, 144, 256, 512, 576)
 # numbers of a machine that its data sheet or its bill tells; all others were measured or estimated
 _OF_SHEETS = ("Phi_", "B_", "R_", "W_chip", "c_chip", "n_sm")
 # a unit that people say, and how many of the symbol's own it is
-_SAID = {"byte/s": ("GB/s", 1e9), "FLOP/s": ("TFLOP/s", 1e12), "USD/s": ("USD/h", 1 / 3600), "s": ("us", 1e-6), "1": ("", 1.0)}
+_SAID = {"byte/s": ("GB/s", 1e9), "FLOP/s": ("TFLOP/s", 1e12), "USD/s": ("USD/h", 1 / 3600), "s": ("\u00b5s", 1e-6), "1": ("", 1.0)}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ const scaled = (x, base, names, unit) => {
   return `${four(x / base ** k)} ${names[k]}${unit}`.trim();
 };
 const spoken = (x, unit, name) => {
-  if (unit === "s") return x === 0 ? "0 s" : Math.abs(x) >= 1 ? `${four(x)} s` : Math.abs(x) >= 1e-3 ? `${four(x * 1e3)} ms` : `${four(x * 1e6)} us`;
+  if (unit === "s") return x === 0 ? "0 s" : Math.abs(x) >= 1 ? `${four(x)} s` : Math.abs(x) >= 1e-3 ? `${four(x * 1e3)} ms` : `${four(x * 1e6)} \u00b5s`;
   if (unit === "byte") return scaled(x, 1024, ["byte", "KiB", "MiB", "GiB", "TiB", "PiB"], "");
   if (unit === "FLOP") return scaled(x, 1000, ["", "k", "M", "G", "T", "P", "E", "Z"], "FLOP");
   if (name === "mfu" || name === "hfu") return `${four(100 * x)} %`;

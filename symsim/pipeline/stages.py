@@ -113,18 +113,31 @@ def sizes_of_kinds(model: Architecture) -> dict[str, Number]:
 
 
 def layers_before(model: Architecture, position: "int | Expr") -> dict[str, Expr]:
-    """Layers of each kind among the first `position`, as a closed form (an integer when position is one)."""
+    """Layers of each kind among the first `position`, of at most all, as a closed form (an integer when position is one)."""
     counts: dict[str, Expr] = {name: ZERO for name in model.kind_names()}
     start = 0
     for segment in model.layers:
         period = len(segment.kinds)
         length = segment.repeat * period
-        past = maximum(expr(position) - start, 0) if start else expr(position)
-        inside = minimum(past, length)
-        for offset, kind in enumerate(segment.kinds):
-            counts[kind] = counts[kind] + (inside if period == 1 else floor((inside + (period - 1 - offset)) / period))
+        inside = maximum(expr(position) - start, 0) if start else expr(position)
+        if segment is not model.layers[-1]:
+            inside = minimum(inside, length)
+        for kind in dict.fromkeys(segment.kinds):
+            counts[kind] = counts[kind] + _among(inside, tuple(one == kind for one in segment.kinds))
         start += length
     return counts
+
+
+def _among(first: Expr, places: tuple[bool, ...]) -> Expr:
+    """How many of the first layers stand at places of a pattern that repeats, the shortest that says the same; or all but the others."""
+    whole = len(places)
+    period = next(n for n in range(1, whole + 1) if not whole % n and places == places[:n] * (whole // n))
+    places = places[:period]
+    if period == 1:
+        return first if places[0] else ZERO
+    if 2 * sum(places) > period:
+        return first - _among(first, tuple(not here for here in places))
+    return sum((floor((first + (period - 1 - offset)) / period) for offset, here in enumerate(places) if here), ZERO)
 
 
 def kinds_between(model: Architecture, first: int, last: int) -> dict[str, int]:

@@ -10,7 +10,8 @@ from symsim.algebra.expr import Number
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, NONE, SECOND, Unit
 
 THIN = "\u2009"
-_UNIT = re.compile(r"(?<=\d) (?=(?:[kMGTPEZ]?i?B|byte|[kMGTPEZ]?FLOP|[kMT]|[mup]?s|%)(?:/s)?(?![\w%]))")
+_UNIT = re.compile(r"(?<=\d) (?=(?:[kMGTPEZ]?i?B|byte|[kMGTPEZ]?FLOP|[kMT]|[mu\u00b5p]?s|%)(?:/s)?(?![\w%]))")
+_MICRO = re.compile(rf"(?<=\d[ {THIN}])us\b")
 _SCALES = {
     FLOP: (1000, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP")),
     # without a prefix B is 10^9 of parameters
@@ -74,8 +75,17 @@ def exact(value: Number) -> str:
 
 
 def unbroken(text: str) -> str:
-    """Text in which no line ends between a number and its unit, or inside a number."""
-    return _UNIT.sub(THIN, text).replace(THIN, "\u202f")
+    """Text as it is set: no line ends between a number and its unit, or inside a number."""
+    return _UNIT.sub(THIN, lettered(text)).replace(THIN, "\u202f")
+
+
+def lettered(text: str) -> str:
+    """Text with the letter of microseconds, which formulas have as their letters allow."""
+    return _MICRO.sub("\u00b5s", text)
+
+
+def lettered_math(latex: str) -> str:
+    return latex.replace(r"\mathrm{us}", "\\text{\u00b5s}")
 
 
 def percent(share: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from symsim.evaluation.alternative import alternative
 from symsim.evaluation.numbers import Evaluation
-from symsim.inputs.assumptions import ASSUMPTIONS
+from symsim.inputs.assumptions import ASSUMPTIONS, Remembered
 from symsim.inputs.effects import Effect, said_in_brief, stored
 from symsim.inputs.models import load_model
 from symsim.report.document import Code, Column, Paragraph, Row, Section, Spans, Table, joined, spans
@@ -33,15 +33,17 @@ def in_force(result: Evaluation) -> dict[str, str]:
 
 
 def section(result: Evaluation, ink: Ink, short: bool = False) -> Section:
-    """Those that a definition names, the user changed, or whose alternative moves a known model: in a table; the others by name.
+    """Those that a definition names, the user changed, or that were read and whose alternative moves a known model: in a table; the others by name.
 
     short: of the table what is not at its default, and the alternatives that move this step or its peak the most.
     """
+    # before the report itself asks for their values
+    read = result.assumptions.read.copy() if isinstance(result.assumptions, Remembered) else set(ASSUMPTIONS)
     listed, effects = in_force(result), stored()
     named = {a for d in result.derivation.definitions.values() for a in d.assumptions}
     changed = {a for a, v in result.assumptions.items() if v != ASSUMPTIONS[a].default}
     alternatives = {n: [e for e in effects.effects if e.assumption == n] for n in listed}
-    shown = [n for n in listed if n in named | changed or any(map(_size, alternatives[n]))]
+    shown = [n for n in listed if n in named | changed or n in read and any(map(_size, alternatives[n]))]
     own = short and result.system is not None
     if short:
         alternatives, most = _of_most(result, {n: alternatives[n] for n in shown if own or n in named}, own)
@@ -69,7 +71,7 @@ def _of_most(result: Evaluation, known: Mapping[str, Sequence[Effect]], own: boo
         expected = {n: max((_size(e, alike) for e in effects), default=0.0) for n, effects in found.items()}
         likely = sorted(found, key=lambda n: -expected[n])[:_TRIED]
         choices = {n: [e.choice for e in found[n] if _size(e)] for n in likely}
-        found = {n: [alternative(result, n, c) for c in choices[n] if c != result.assumptions[n]] for n in likely}
+        found = {n: [alternative(result, n, c) for c in choices[n] if c != result.assumptions.get(n)] for n in likely}
     sizes = {n: max(map(_size, effects), default=0.0) for n, effects in found.items()}
     return found, sorted((n for n in sizes if sizes[n]), key=lambda n: -sizes[n])[:_MATTER]
 
@@ -109,5 +111,5 @@ def _also(result: Evaluation, names: list[str], short: bool) -> Spans:
 
 
 def _chosen(result: Evaluation, name: str) -> str:
-    chosen, default = result.assumptions[name], ASSUMPTIONS[name].default
+    chosen, default = result.assumptions.get(name, ""), ASSUMPTIONS[name].default
     return chosen if chosen == default else f"{chosen} (default {default})"

@@ -300,13 +300,13 @@ class Blocks:
             module = modules.get(found[0], "") if len(found) == 1 else ""
             parts[module] = parts.get(module, ZERO) + term
         if len(parts) < 2:
-            return [made]
+            return self.ink.spelled(definition.symbol, closed, value, definition.unit)
         names = {module: self.ink.parts.of_module(definition, module) for module in parts}
         summed = self.ink.equation(definition.symbol, sum(map(symbol, names.values()), ZERO), value, definition.unit, rows)
         numbers = self.result.numbers
         return [
             summed,
-            *(self.ink.equation(names[m], inlined(part, own), whole(part.evaluate(numbers)), definition.unit) for m, part in parts.items()),
+            *(e for m, part in parts.items() for e in self.ink.spelled(names[m], inlined(part, own), whole(part.evaluate(numbers)), definition.unit)),
         ]
 
     def _value(self, symbol: str, unit: Unit) -> Number:

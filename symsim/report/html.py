@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from symsim.algebra.typeset import width
 from symsim.report import gauges, picture, plot
-from symsim.report.amounts import unbroken
+from symsim.report.amounts import lettered_math, unbroken
 from symsim.report.document import Cell, Code, Emphasis, Fold, Gauges, Math, Picture, Printed, Ref, Report, Timeline, as_spans
 from symsim.report.mathml import mathml
 from symsim.report.picture import NARROW
@@ -59,7 +59,7 @@ def gauged(part: Gauges) -> Markup:
 
 
 def math(latex: str) -> Markup:
-    return Markup(mathml(latex))
+    return Markup(mathml(lettered_math(latex)))
 
 
 def pieces(latex: str) -> list[str]:

@@ -9,12 +9,13 @@ from dataclasses import replace
 from symsim.algebra.expr import ONE, ZERO, Call, Expr, Number, expr, symbol
 from symsim.algebra.quantity import BYTE, Unit
 from symsim.algebra.reading import LONGEST
-from symsim.algebra.typeset import is_sum, latex, lines, names_of, symbol_latex, width
+from symsim.algebra.typeset import is_sum, latex, lines, names_of, symbol_latex, width, word
 from symsim.evaluation.numbers import Evaluation
 from symsim.ir.block import Block
 from symsim.placement.mesh import Mesh, divisor
 from symsim.report.amounts import human
 from symsim.report.document import Equation, Math, Span, Spans, joined, spans
+from symsim.report.over_kinds import OverKinds
 from symsim.report.parts import Parts
 from symsim.report.sources import Sources
 
@@ -34,10 +35,12 @@ class Ink:
     def __init__(self, result: Evaluation):
         self.names = names_of(result.derivation.definitions.values())
         self.parts = Parts(result.derivation.definitions, self.names, self.local)
+        self.kinds = OverKinds(result.model.kind_names(), self.names, self.local)
         self.sources = Sources()
         self.used: dict[str, None] = {}
         self.dims: dict[str, Expr] = {}
         self.defined: dict[str, None] = {}
+        self.indices: dict[str, str] = {}  # what counts or runs in this report alone: LaTeX, and what it means
         self.own: dict[str, str] = {}  # symbols of this report alone, and what they mean where no equation defines them
 
     def note(self, *expressions: Expr) -> None:
@@ -100,11 +103,20 @@ class Ink:
             shorter, more = self.parts.subtotals(shorter)
             apart += more
             first = self.equation(name, shorter, value, unit, beside=beside)
+        if first.length > LONGEST:
+            shorter, before = self.kinds.compared(self.kinds.summed(shorter)), shorter
+            self.indices |= {"k": "kind of a layer; without a range a sum or a maximum over it goes over all"} if shorter != before else {}
+            first = self.equation(name, shorter, value, unit, beside=beside)
         while first.length > LONGEST and (inside := self._calls(shorter) or _sums(shorter)):
             whole, argument = max(inside, key=lambda found: len(latex(found[1], self.names)))
             part, new = self.parts.argument(name, argument)
             shorter = shorter + whole * (symbol(part) - argument)
             apart += [(part, argument)] if new else []
+            first = self.equation(name, shorter, value, unit, beside=beside)
+        while first.length > LONGEST and len(shorter.terms) > 2:
+            part, argument = self.parts.rest(name, shorter)
+            shorter = shorter + symbol(part) - argument
+            apart += [(part, argument)]
             first = self.equation(name, shorter, value, unit, beside=beside)
         made = [self._fitted(first, shorter, _ending(shorter, value, unit), beside)]
         for inner, argument in apart:
@@ -148,6 +160,18 @@ class Ink:
         made, new = self.parts.argument(name, argument)
         found += [(made, argument)] if new else []
         return symbol(made)
+
+    def counted(self, name: str) -> list[Equation]:
+        """Layers of a kind on a stage: in closed form where the order of kinds repeats soon, else counted one by one."""
+        definition = self.parts.book[name]
+        closed = self.equation(name, definition.expr)
+        if closed.length <= LONGEST:
+            return [closed]
+        self.note(symbol("L"), symbol("i"), symbol("pp"))
+        self.indices[r"\kappa_j"] = "kind of layer j, from zero, in the order of section 1"
+        kind = word(definition.key.block)
+        range_of = r"\sum_{j = \lfloor Li / p \rfloor}^{\lfloor L(i + 1) / p \rfloor - 1}"
+        return [replace(closed, lines=(rf"{range_of} [\kappa_j = {kind}]",))]
 
     def taken_out(self, name: str, argument: Expr) -> tuple[Expr, list[Equation]]:
         """A symbol of this report in place of what a definition compares, and the equations that say what it is."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from symsim.errors import InputError
 from symsim.report import gauges, picture, plot, timeline_tex
-from symsim.report.amounts import unbroken
+from symsim.report.amounts import lettered_math, unbroken
 from symsim.report.document import (
     Bar,
     Cell,
@@ -60,6 +60,7 @@ _SPECIAL = {
     "<": "$<$",
     ">": "$>$",
     "|": "$|$",
+    "\u00b5": r"\textmu{}",
     "\u2009": r"\,",
     "\u202f": r"\,",
     "\u2212": "$-$",
@@ -73,7 +74,7 @@ ENGINES = ("tectonic", "pdflatex", "lualatex", "xelatex")
 
 def render(report: Report) -> str:
     """A whole document that needs no more than texlive-latex-recommended."""
-    return (
+    return lettered_math(
         template(
             "report.tex.j2",
             escape=escape,

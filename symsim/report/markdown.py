@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from symsim.report import gauges, plot
+from symsim.report.amounts import lettered, lettered_math
 from symsim.report.document import Cell, Code, Emphasis, Equations, Fold, Gauges, Math, Printed, Ref, Report, Roofline, Row, Timeline, as_spans
 from symsim.report.picture import text_bar
 from symsim.report.templating import template
@@ -12,7 +13,7 @@ from symsim.report.templating import template
 
 def render(report: Report) -> str:
     text = template("report.md.j2", escape=escape, inline=inline, row=row, aligned=aligned, bar=text_bar, drawn=drawn).render(report=report)
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    return re.sub(r"\n{3,}", "\n\n", lettered_math(text)).strip() + "\n"
 
 
 def escape(text: str) -> str:
@@ -34,7 +35,7 @@ def inline(cell: Cell) -> str:
         elif isinstance(span, Ref):
             made.append(escape(span.text))
         else:
-            made.append(escape(span))
+            made.append(escape(lettered(span)))
     return "".join(made)
 
 

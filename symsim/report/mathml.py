@@ -21,7 +21,7 @@ _LETTERS = {
     **{"epsilon": "ϵ", "varepsilon": "ε", "phi": "ϕ", "varphi": "φ", "imath": "ı", "ell": "ℓ"},
 }
 _CAPITALS = dict(zip("Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega".split(), "ΓΔΘΛΞΠΣΦΨΩ"))
-_SIGNS = {"to": "→", "ge": "≥", "le": "≤", "approx": "≈", "cdot": "⋅", "times": "×", "sum": "∑", "prod": "∏"}
+_SIGNS = {"to": "→", "ge": "≥", "le": "≤", "approx": "≈", "cdot": "·", "times": "×", "sum": "∑", "prod": "∏"}
 _BRACKETS = {"(": "(", ")": ")", "[": "[", "]": "]", r"\lceil": "⌈", r"\rceil": "⌉", r"\lfloor": "⌊", r"\rfloor": "⌋"}
 _SPACES = {r"\,": "0.167em", r"\quad": "1em", r"\qquad": "2em"}
 _STYLES = {r"\displaystyle": "true", r"\textstyle": "false"}

@@ -39,6 +39,20 @@ _FAMILIES = (
     ("U", "HBM bytes of backward's kernels on one rank"),
     ("A", "bytes that one rank keeps for backward, one micro-batch"),
 )
+# of these by the quantity of a definition, LaTeX and meaning
+_TIMED_FAMILIES = (
+    ("M", "M", "bytes of memory that one rank holds"),
+    ("M_at", r"\hat{M}", "the same at a moment of a step"),
+    ("W", "W", "bytes that one rank holds at the worst kernel of a block, forward (fwd) or backward (bwd)"),
+    ("t", "t", "seconds; of one micro-batch f forward, i the gradients of inputs, w those of weights, r what runs again"),
+    ("sum_t", r"\Sigma t", "the same, added up over all stages"),
+    ("c", "c", "seconds of messages, by direction (f forward, b backward) and group"),
+    ("e", r"\epsilon", "of these those that nothing hides"),
+    ("beta", r"\beta", "seconds a byte of a collective over a group"),
+    ("alpha", r"\alpha", "seconds of latency of a ring over a group; with a number, of a hop of that tier"),
+    ("delta", r"\delta", "seconds of latency of a tree over a group; with a stage's index, 1 or 0 as said above"),
+    ("mu", r"\mu_1", "ranks of a group inside a unit of tier 1"),
+)
 
 
 def section(result: Evaluation, ink: Ink, short: bool = False) -> Section:
@@ -65,6 +79,7 @@ def section(result: Evaluation, ink: Ink, short: bool = False) -> Section:
     rows += [_row(result, ink, s) for s in plain if s in _DEGREES]
     rows.append(Row((("Of pipeline stage ", Math("i")),), "group"))
     rows += [_row(result, ink, s) for s in stage]
+    rows += [Row((Math(index), meaning, ())) for index, meaning in ink.indices.items()]
     for title, names in (("Of the system", rates), ("Seconds of the slowest stage, and sums over stages", slowest)):
         rows += [Row((title,), "group"), *(_row(result, ink, s) for s in names)] if names else []
     if further := [s for s in ink.used if s in book and s not in ink.defined and s not in derived]:
@@ -75,6 +90,8 @@ def section(result: Evaluation, ink: Ink, short: bool = False) -> Section:
         return Section("Notation", (Table(spans("Symbols, and their values in this report."), _COLUMNS, tuple(rows)),))
     rows.append(Row(("Quantities",), "group"))
     rows += [Row((Math(letter), meaning, ())) for letter, meaning in _FAMILIES]
+    quantities = {d.key.quantity for d in book.values()} if result.system is not None else set()
+    rows += [Row((Math(letter), meaning, ())) for quantity, letter, meaning in _TIMED_FAMILIES if quantity in quantities]
     timed: Spans = (", ", Math("t_n")) if result.system is not None else ()
     entries = ("row of a block's table; ", Math("X_n"), ", ", Math("Q_n"), ", ", Math("A_n"), *timed, " are the entries of that row")
     rows.append(Row((Math("n"), entries, ())))

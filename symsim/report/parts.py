@@ -6,18 +6,20 @@ parameters of one block together, the states that stand at every moment. An equa
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 
 from symsim.algebra.expr import Call, Expr, Monomial, Symbol, symbol
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import Definition
-from symsim.algebra.typeset import word
+from symsim.algebra.typeset import latex, word
 from symsim.inputs.system import Peak
 
 # by the quantity of a definition, or a rate of the system, in an argument of a maximum: the first that is there says what it is
 _KINDS = {"delta": "tree", "alpha": "ring", "Phi": "compute", "B_hbm": "memory", "t_launch": "host", "e": "exposed", "W": "working", "M": "held"}
 _PEAKS = frozenset({"Phi", *(f"Phi_{kind}" for kind in Peak.model_fields)})
+_FOOT = re.compile(r"_(?:\{((?:[^{}]|\{[^{}]*\})*)\}|([A-Za-z0-9]))")  # of a name, its own braces included
 _FEWEST = 2
 # quantities whose sums have a name of their own: bytes that a rank holds, parameters of a block
 _SUMMED = ("M", "P")
@@ -48,6 +50,22 @@ class Parts:
         below = ",".join(w if w.isdigit() else word(w) for w in words)
         self._arguments[argument] = self.local(name, f"{letter}{stage}_{{{below}}}")
         return name, True
+
+    def rest(self, owner: str, expression: Expr) -> tuple[str, Expr]:
+        """A symbol for the longer half of a sum's terms, and these. Terms of the same definition stay together, where they are not all."""
+        groups: list[Expr] = []
+        for monomial, coefficient in expression.terms.items():
+            term = Expr({monomial: coefficient})
+            near = [g for g in groups if g.symbols() & term.symbols() & self.book.keys()]
+            groups = [*(g for g in groups if g not in near), sum(near, term)]
+        if len(groups) == 1:
+            groups = [Expr({monomial: coefficient}) for monomial, coefficient in expression.terms.items()]
+        groups.sort(key=lambda group: len(latex(group, self.names)))
+        behind = sum(groups[(len(groups) + 1) // 2 :], Expr({}))
+        definition = self.book.get(owner)
+        left = definition.latex if definition is not None and definition.latex else self.names.get(owner, word(owner))
+        name = f"{owner}: rest"
+        return self.local(name, _below(left, word("rest"))), behind
 
     def _kind(self, argument: Expr) -> tuple[str, str]:
         found: dict[str, str] = {}
@@ -93,6 +111,15 @@ class Parts:
         mark = "^{(i)}" if key.scope == "stage" else ""
         self._sums[own] = self.local(f"{key.quantity} of {what}" + f", {others + 1}" * bool(others), f"{key.quantity}{mark}_{{{below}}}")
         return self._sums[own], True
+
+
+def _below(name: str, said: str) -> str:
+    """A name with a word more at its foot."""
+    found = _FOOT.search(name)
+    if found is None:
+        return rf"{name}_{{{said}}}"
+    foot = found[1] or found[2]
+    return rf"{name[: found.start()]}_{{{foot},{said}}}{name[found.end() :]}"
 
 
 def _factor(expression: Expr, name: str) -> Expr:

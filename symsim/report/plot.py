@@ -177,7 +177,11 @@ def picture(plot: Roofline, escaped: Callable[[str], str]) -> str:
     (x0, y0), (x1, y1), _ = roof(plot, edges, plot.peaks[0][1])
     along = min(max((x1 - x0) / 2 * unit, _LABEL), (x1 - x0) * unit - 2)
     if along > 12:
-        made.append(rf"\put({x0 * unit + along - 1.5:.2f},{y0 * unit + along + 0.5:.2f}){{\makebox(0,0)[br]{{HBM {rate(plot.bandwidth, 'B/s')}}}}}")
+        # right of a roof that is too near to the edge
+        right = x0 * unit + along - 1.5 < _LABEL
+        along = (x1 - x0) / 3 * unit if right else along
+        x, y, corner = (along + 2, along - 1, "tl") if right else (along - 1.5, along + 0.5, "br")
+        made.append(rf"\put({x0 * unit + x:.2f},{y0 * unit + y:.2f}){{\makebox(0,0)[{corner}]{{HBM {rate(plot.bandwidth, 'B/s')}}}}}")
     for point in reversed(plot.points):
         x, y = edges.x(point.intensity) * unit, edges.y(point.reached) * unit
         size = 0.9 + 2.6 * math.sqrt(point.share)

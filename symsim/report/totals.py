@@ -178,7 +178,7 @@ def of_stage(result: Evaluation, ink: Ink, totals: Totals, level: int = 2) -> li
 
 def _equations(result: Evaluation, ink: Ink, names: Iterable[str]) -> Equations:
     book, number = result.derivation.definitions, result.numbers
-    return Equations(tuple(ink.equation(n, book[n].expr, number.get(n), book[n].unit) for n in names if n in book))
+    return Equations(tuple(e for n in names if n in book for e in ink.spelled(n, book[n].expr, number.get(n), book[n].unit)))
 
 
 def _parameters(result: Evaluation, ink: Ink, totals: Totals, short: bool = False) -> Section:
@@ -241,7 +241,7 @@ def _stages(result: Evaluation, ink: Ink, totals: Totals, level: int, short: boo
     opening = ["X_stage"] if level == 1 else []
     parts: list[Part] = [Paragraph(said)]
     for names in (opening, [] if short else [n for n in (*held, *summed) if n not in opening]):
-        parts += [Equations(tuple(e for n in names for e in ink.spelled(n, book[n].expr)))] if names else []
+        parts += [Equations(tuple(e for n in names for e in (ink.counted(n) if n in held else ink.spelled(n, book[n].expr))))] if names else []
     parts += [_stage_table(result, ink, totals), *([] if short else [_exact_stages(ink, totals)])]
     return Section("A stage" if opening else "What a stage holds", tuple(parts), level)
 

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from symsim.errors import printable
+from symsim.report.amounts import lettered_math
 from symsim.report.mathml import mathml
 
 _MATHML = "{http://www.w3.org/1998/Math/MathML}"
@@ -21,7 +22,7 @@ _TABLE_GAP = "0.8em"
 @lru_cache(maxsize=4096)
 def typst_math(latex: str) -> str:
     """What stands between the dollars of Typst's mathematics. KeyError for an element of MathML that has no counterpart here."""
-    return _row(ElementTree.fromstring(mathml(latex))).strip()
+    return _row(ElementTree.fromstring(mathml(lettered_math(latex)))).strip()
 
 
 def quoted(text: str) -> str:
@@ -66,6 +67,8 @@ def _sign(element: Element) -> str:
         return ""
     if len(text) > 1:
         return f"op({quoted(text)})"
+    if text == "\u00b7":
+        return "dot.op"
     if text == "/":
         return 'class("normal", "/")'
     return text if text.isalnum() or not text.isascii() or text in "+-=<>" else "\\" + text
