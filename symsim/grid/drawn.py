@@ -21,6 +21,7 @@ from symsim.grid.space import Space
 from symsim.grid.sweep import Sweep
 from symsim.inputs.settings import text_of
 from symsim.report.chart import HEIGHT, WIDTH, Chart, amount, chart
+from symsim.report.charted import Charted
 from symsim.report.heat import HATCH, Heat, legend, panel, three
 from symsim.report.shapes import svg
 
@@ -57,8 +58,9 @@ def grid_picture(sweep: Sweep, over: Sequence[str], title: str) -> str:
     return _drawn(_places(sweep, drawn_axes(sweep.space, over)), sweep.question.by[0], sweep.question.largest[0], title)
 
 
-def rows_picture(rows: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], over: Sequence[str], by: str, title: str) -> str:
-    """The same of rows that are there: axes, their values in order, by name. InputError for axes that are none, and for what is no quantity."""
+def rows_picture(rows: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], over: Sequence[str], by: str, title: str) -> tuple[str, Charted]:
+    """The same of rows that are there, and what it draws: axes, their values in order, by name. InputError for axes that are none, and for what
+    is no quantity."""
     node = parse_quantity(by, "by")
     for name in names(node):
         if name not in rows:
@@ -70,11 +72,29 @@ def rows_picture(rows: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], ove
     value, best = np.asarray(_at(node, rows), dtype=float), largest_first(node)
     values = [several[name] for name in chosen]
     found = _reduced(rows, chosen, values, value, np.ones(len(value), dtype=bool), largest=best)
-    return _drawn(_Places(chosen, values, *found), by, best, title)
+    places = _Places(chosen, values, *found)
+    return _drawn(places, by, best, title), _charted(places, by)
+
+
+def _charted(found: _Places, by: str) -> Charted:
+    """The places as data: a line over numbers, else a heat map, of whose one axis the other is empty."""
+    said = _said(by)
+    if len(found.over) == 1 and _numbered(found):
+        points = sorted((float(found.values[0][at[0]]), _in_unit(by, value)) for at, value in found.best.items() if at in found.meets)
+        return Charted("line", tuple({"x": x, "y": y, "part": by} for x, y in points), (found.over[0], said, ""))
+    up, across = found.over if len(found.over) == 2 else ("", *found.over)
+    values = found.values if len(found.over) == 2 else [[""], *found.values]
+    cells = [((0, *at)[-2:], value) for at, value in sorted(found.best.items())]
+    rows = tuple({"x": text_of(values[1][x]), "y": text_of(values[0][y]), "part": by, "amount": _in_unit(by, v)} for (y, x), v in cells)
+    return Charted("heat", rows, (across, up, said))
+
+
+def _numbered(found: _Places) -> bool:
+    return all(is_whole(v) or isinstance(v, float) for v in found.values[0])
 
 
 def _drawn(found: _Places, by: str, largest: bool, title: str) -> str:
-    if len(found.over) == 1 and all(is_whole(v) or isinstance(v, float) for v in found.values[0]):
+    if len(found.over) == 1 and _numbered(found):
         points = sorted((float(found.values[0][at[0]]), value) for at, value in found.best.items() if at in found.meets)
         if not points:
             raise InputError("--plot: no configuration that can run meets the conditions")

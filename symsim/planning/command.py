@@ -147,7 +147,7 @@ def _write_sizes(sizes: Sequence[Size], request: Request, as_json: bool, write: 
         return
     if not any(s.plan.fits for s in sizes):
         raise InputError(f"--plot {request.plot}: nothing fits on any of these sizes, so there is nothing to draw")
-    write_picture(request.plot, curve(sizes), f"{sizes[0].plan.asked.model.name}: the best of each size", text.splitlines())
+    write_picture(request.plot, curve(sizes)[0], f"{sizes[0].plan.asked.model.name}: the best of each size", text.splitlines())
     say(f"wrote {request.plot}")
 
 

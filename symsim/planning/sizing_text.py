@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from symsim.planning.sizing import Need, Size, cheapest, fastest, most_tokens, smallest
 from symsim.planning.text import choices_rows, choices_table
 from symsim.report.chart import HEIGHT, WIDTH, Chart, chart
+from symsim.report.charted import Charted
 from symsim.report.columns import table, wrapped
 from symsim.report.notebook import Grid, Shown
 from symsim.report.shapes import svg
@@ -111,8 +112,8 @@ def _answers(sizes: Sequence[Size], need: Need, many: bool) -> list[str]:
     return lines or ["  none of these sizes does it"]
 
 
-def curve(sizes: Sequence[Size]) -> str:
-    """Tokens a second on an accelerator over their number, a line a system, as SVG. ValueError where nothing fits."""
+def curve(sizes: Sequence[Size]) -> tuple[str, Charted]:
+    """Tokens a second on an accelerator over their number, a line a system, as SVG and as data. ValueError where nothing fits."""
     series: dict[str, list[tuple[float, float]]] = {}
     labels = {}
     for size in sorted(sizes, key=lambda s: s.world):
@@ -125,4 +126,5 @@ def curve(sizes: Sequence[Size]) -> str:
     made = Chart(
         title, "accelerators", "tokens a second on each", series, (True, False), marks=sorted({s.world for s in sizes if s.plan.fits}), labels=labels
     )
-    return svg(WIDTH, HEIGHT, title, chart(made))
+    rows = tuple({"x": x, "y": y, "part": system, "amount": labels[x, y]} for system, points in series.items() for x, y in points)
+    return svg(WIDTH, HEIGHT, title, chart(made)), Charted("line", rows, (made.across, made.up, "system"), (True, False))

@@ -69,7 +69,7 @@ class Sizing:
 
         if not any(size.plan.fits for size in self.sizes):
             raise InputError("plot(): nothing fits on any of these sizes, so there is nothing to draw")
-        return Figure(f"{self.sizes[0].plan.asked.model.name}: the best of each size", curve(self.sizes))
+        return Figure(f"{self.sizes[0].plan.asked.model.name}: the best of each size", *curve(self.sizes))
 
     def _repr_html_(self) -> str:
         from symsim.planning.sizing_text import sizing_shown
