@@ -107,6 +107,8 @@ def comparisons() -> Iterator[tuple[str, str, str, Any, Any, str]]:
 
 
 def accuracy_page() -> str:
+    import accuracy_mixers
+
     groups: dict[tuple[str, str], list[tuple[str, bool, str]]] = {}
     for file, what, name, expected, computed, reason in comparisons():
         groups.setdefault((file, what), []).append((name, expected == computed, reason))
@@ -132,6 +134,7 @@ def accuracy_page() -> str:
         "",
         "Published parameter totals (`derivations/published_totals.yaml`) are compared by `tests/test_published_totals.py`; all are equal.",
         "",
+        accuracy_mixers.section(),
     ]
     return "\n".join(lines)
 

@@ -40,14 +40,18 @@ def theirs(config: dict[str, Any], layer: int, b: int, s: int) -> tuple[int, int
     import torch
     from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
-    values = dict(config)
-    made = AutoConfig.for_model(values.pop("model_type"), **values)
-    auto = AutoModelForCausalLM if type(made) in AutoModelForCausalLM._model_mapping else AutoModel  # a text tower alone
-    more = {"experts_implementation": "grouped_mm"} if any("experts" in key for key in config) else {}
-    try:
-        model = auto.from_config(made, attn_implementation="eager", dtype=torch.bfloat16, **more).train()
-    except ValueError:  # experts of a module code of its own
-        model = auto.from_config(made, attn_implementation="eager", dtype=torch.bfloat16).train()
+    wanted = {"experts_implementation": "grouped_mm"} if any("experts" in key for key in config) else {}
+    for more in (wanted, {}):
+        values = dict(config)
+        made = AutoConfig.for_model(values.pop("model_type"), **values)
+        auto = AutoModelForCausalLM if type(made) in AutoModelForCausalLM._model_mapping else AutoModel  # a text tower alone
+        try:
+            model = auto.from_config(made, attn_implementation="eager", dtype=torch.bfloat16, **more).train()
+        except ValueError as error:
+            if not more or "experts" not in str(error):
+                raise
+            continue  # experts of a module code of its own
+        break
     module_code = sys.modules[type(model).__module__]
     if hasattr(module_code, "chunk_kimi_delta_attention"):
         module_code.chunk_kimi_delta_attention = kernel  # type: ignore[attr-defined]

@@ -1,0 +1,54 @@
+"""The part of docs/accuracy.md on mixers: every one beside transformers' module code on real tensors, and what differs, by how much and why."""
+
+from __future__ import annotations
+
+DIFFERS = (
+    "**KDA**, FLOPs: torch's own code makes the scores of a chunk elementwise, of keys with keys and of queries with keys, which no counter counts: "
+    "4 b s' H 64 D of a layer, with s' of s in whole chunks of 64.",
+    "**KDA**, kept bytes: the eager profile has flash-linear-attention's kernel, which keeps what it reads (q, k, v, the decay, the strength), "
+    "and all "
+    "else as the module writes it, which is what is compared. torch's own code keeps `[64 64 D]` of every token's chunk many times over: "
+    "10,166,624 bytes "
+    "where 509,280 are counted, of two rows of 48 tokens and four heads of 16.",
+    "**Llama 4's experts** (chunked attention): the module code runs every expert on every token: E / K of the FLOPs of experts, and 694,272 "
+    "bytes kept "
+    "where 401,104 are counted, of a layer of four experts of which each token has one.",
+    "**Embeddings of layers**: `[b s L h_p]` is one tensor of all layers; a layer counts the L-th part of it.",
+    "**Compressed attention** of rows shorter than one entry keeps 2 b s h_kv bytes less than is counted, where h_kv is a head's width: no "
+    "entry is made.",
+    "**transformers 5.24** against 5.23, which all else here is of: routers hold their weights in fp32 in A.X-K1 and K2, Ling, Beam, DeepSeek-V2 "
+    "to V3.2, dots1, EXAONE MoE, Flint, GLM-4 MoE to GLM-5, HY V3 and V4, Kimi Linear, MiMo-V2, Mistral Large 4, Nemotron-H and Solar Open, and a "
+    "layer of experts keeps 4 E h "
+    "bytes less, no copy of them (the types that came with 5.24 are counted so); HY V4's softmax offsets are fp32, and scores with them: "
+    "2 b a s (s + 1) + 2 b a s^2 bytes more; Mistral Large 4 trains a factor of every rotary frequency, qk_rope_head_dim / 2 parameters in all, "
+    "which "
+    "are a buffer in 5.23 and are not counted.",
+    "**Written-out activations** (`gelu_python`, `gelu_fast`, `quick_gelu`) keep what torch keeps of the one that they stand for, and DBRX's "
+    "experts, a "
+    "loop of its own, what grouped products keep.",
+)
+
+
+def section() -> str:
+    """Cases of every mixer, of which the tests hold that they are equal, and what differs."""
+    import mixer_cases
+
+    lines = [
+        "## Mixers",
+        "",
+        "Forward FLOPs of a small model, as torch's FlopCounterMode counts transformers' module code, and bytes that a layer keeps for backward: "
+        "storages",
+        "that are alive after its forward on real tensors. Equal to the FLOP and to the byte, but for what is listed below",
+        "(`tests/mixer_cases.py`; `tests/draws/huggingface.py` and `tests/draws/kept.py` make more). Megatron-Core's Mamba mixer is in "
+        "megatron.json.",
+        "",
+        "| mixer | model types | FLOPs equal | kept bytes equal |",
+        "|---|---|---|---|",
+    ]
+    for mixer, has in mixer_cases.MIXERS.items():
+        kept = [(a.modelling, found == ours) for _, a, kind, found, ours in mixer_cases.kept_cases() if has(a, kind)]
+        counted = [(a.modelling, found == ours) for _, a, found, ours in mixer_cases.flop_cases() if any(has(a, k) for k in a.layer_kinds.values())]
+        names = ", ".join(f"`{name}`" for name in sorted({name for name, _ in kept + counted}))
+        said = [f"{sum(equal for _, equal in rows)} of {len(rows)}" for rows in (counted, kept)]
+        lines.append(f"| {mixer} | {names} | {said[0]} | {said[1]} |")
+    return "\n".join([*lines, "", *(f"- {line}" for line in DIFFERS), ""])
