@@ -37,6 +37,10 @@ SARVAM_LATENT = _LATENT | {"model_type": "sarvam_mla", "qk_rope_head_dim": 8}
 HY_V4_VL = _LATENT | {
     **{"model_type": "hy_v4_vl_text", "q_lora_rank": 20, "qk_rope_head_dim": 64, "index_topk": 8, "index_head_dim": 128, "index_n_heads": 2},
 }
+MUSE = {"model_type": "muse_glimmer_text", "vocab_size": 659, "hidden_size": 32, "intermediate_size": 144, "num_hidden_layers": 4} | {
+    **{"num_attention_heads": 2, "layer_rope_theta": [0.0, 10000.0, 10000.0, 0.0], "pad_token_id": 0, "max_position_embeddings": 149},
+    "layer_types": ["full_attention", "full_attention", "sliding_attention", "sliding_attention"],
+}
 GPT_SW3 = {"model_type": "gpt-sw3", "vocab_size": 382, "n_positions": 262, "n_embd": 48, "n_layer": 3, "n_head": 3, "n_inner": 16}
 GLM4 = GROUPED | {"model_type": "glm4", "head_dim": 16}
 PHIMOE = GROUPED | {"model_type": "phimoe", "num_local_experts": 8, "attention_bias": True}
@@ -294,6 +298,7 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "sarvam, mixture": (SARVAM, 1, "eager", 2, 48, 455056, 3072),  # of transformers 5.24, as the next two
     "sarvam 105b, mixture": (SARVAM_LATENT, 1, "eager", 2, 48, 428560, 1536),
     "hy v4 vl, offsets in fp32": (HY_V4_VL, 1, "eager", 2, 48, 971920, 0),
+    "muse glimmer, norms without a weight": (MUSE, 0, "eager", 2, 20, 308992, 0),
     "gpt-sw3": (GPT_SW3, 0, "eager", 2, 20, 42560, 0),
     "opt": (OPT, 1, "eager", 2, 48, 241152, 0),
     "phi": (PLAIN | {"model_type": "phi", "partial_rotary_factor": 0.5}, 1, "eager", 2, 48, 338688, 1536),
