@@ -210,3 +210,12 @@ def test_copies_in_few_bits_are_said(tmp_path: Path) -> None:
 def test_a_decoder_that_rests_behind_a_trained_projector(tmp_path: Path) -> None:
     held = strategy(job(tmp_path, {"finetuning_type": "full", "freeze_language_model": True}))
     assert (held["freeze_parameters"], held["trained_before"]) == (["embedding", "lm_head", "final_norm", "layers"], True)
+
+
+def test_sequences_of_a_step_say_how_many_ranks_run(tmp_path: Path) -> None:
+    """96 of one, three times a rank, as open-thoughts' files have it."""
+    data = {"global_batch_size": 96, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 3}
+    assert strategy(job(tmp_path, data))["dp"] == 32
+    assert strategy(job(tmp_path, data, variables={"world": "8"}))["dp"] == 8
+    with pytest.raises(InputError, match="global_batch_size is 97; it should be a multiple of"):
+        job(tmp_path, {**data, "global_batch_size": 97})

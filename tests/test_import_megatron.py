@@ -802,6 +802,14 @@ def test_files_of_flagscale_are_arguments_in_sections(tmp_path: Path) -> None:
     assert rows["model.enable_hetero"].fate == "not_modelled" and rows["model.hidden_dim_multiplier"].fate == "no_cost_effect"
 
 
+@pytest.mark.parametrize("said", ['"1e999"', '"inf"', '"nan"', "x"])
+def test_a_width_of_flagscale_that_is_no_number_is_left_out(tmp_path: Path, said: str) -> None:
+    file = tmp_path / "70b.yaml"
+    file.write_text(FLAGSCALE.replace("hidden_dim_multiplier: 1.3", f"hidden_dim_multiplier: {said}"))
+    rows = {row.key: row for row in read_job("megatron", [str(file)], Options()).rows}
+    assert rows["model.hidden_dim_multiplier"].fate == "no_cost_effect"
+
+
 def test_layers_that_run_again_by_their_name_of_2021() -> None:
     words = "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --vocab-size 256 --seq-length 128 --max-position-embeddings 128"
     job = read_job("megatron", [*words.split(), "--micro-batch-size", "1", "--checkpoint-activations", "--checkpoint-num-layers", "2"], Options())

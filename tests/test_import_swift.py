@@ -345,6 +345,8 @@ def test_frozen_parameters_are_those_of_the_strategy() -> None:
     pattern = job(f"{command} --freeze_parameters_regex model.embed_tokens|model.layers.[0-1] --trainable_parameters_regex .*lm_head.*")
     assert pattern.strategy is not None and pattern.strategy["freeze_parameters"] == ["embedding", "layers.0-0", "layers.1-1"]
     assert pattern.strategy["trainable_parameters"] == ["lm_head"] and rows(pattern)["freeze_parameters_regex"].fate == "mapped"
+    parts = job("megatron sft --model Qwen/Qwen3-30B-A3B --freeze_parameters_regex .*experts.*|.*self_attn.*")
+    assert dict(parts.strategy or {})["freeze_parameters"] == ["experts", "attention"]
     strange = rows(job(f"{command} --freeze_parameters_regex ((a+)+)+$"))["freeze_parameters_regex"]
     assert strange.fate == "not_modelled"
     unknown = rows(job(f"{command} --freeze_parameters visual.merger"))

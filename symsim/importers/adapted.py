@@ -47,6 +47,8 @@ _MODULES = {
 _INSIDE = {"self_attn": "attention", "self_attention": "attention", "mlp": "mlp", "input_layernorm": "pre_attention_norm"}
 _INSIDE |= {"post_attention_layernorm": "pre_mlp_norm", "pre_mlp_layernorm": "pre_mlp_norm", "block_sparse_moe": "moe", "experts": "experts"}
 _OF_NETWORKS = {"gate": "router", "router": "router", "experts": "experts"}
+# parts of every layer, as they are called here too
+_OF_LAYERS = {"self_attn": "attention", "self_attention": "attention", "experts": "experts", "router": "router"}
 _CLASSES = re.compile(r"(.*?\blayers\.)((?:\d|\[\d{1,10}\]|\[\d-\d\]|\[\\d\]|\\d|\+){1,20})(\..*)?")
 _LAYER = re.compile(r"(?:\w+\.)*?(?:layers|h)\.(\d{1,6})(?:\.(.*))?")
 
@@ -302,6 +304,8 @@ def frozen(asked: Iterable[str], architecture: Architecture | None) -> tuple[lis
             found += [f"layers.{a}-{b}{rest}" for a, b in _runs(chosen)]
         elif name in _MODULES:
             found.append(_MODULES[name])
+        elif name in _OF_LAYERS and (architecture is None or architecture.moe is not None or name.startswith("self_")):
+            found.append(_OF_LAYERS[name])
         elif name in ("model", "layers", "decoder"):
             found.append("layers")
         else:

@@ -84,7 +84,6 @@ _TABLE: dict[str, Silent] = {
         preserve_thinking tokenized_path data_shared_file_system disable_shuffling add_tokens add_special_tokens new_special_tokens_config
         init_special_tokens messages formatting role_tag content_tag user_tag assistant_tag system_tag system tools""",
     ),
-    **silent("not_modelled", "sequences of a step, of which gradient_accumulation_steps is what micro-batches and ranks leave", "global_batch_size"),
     **silent("not_modelled", "a vocabulary of other size: head and embedding grow with it", "resize_vocab"),
     **silent("not_modelled", LOADING, "preprocessing_num_workers"),
     **silent("not_modelled", EVALUATION, "val_size eval_on_each_dataset compute_accuracy predict_with_generate"),
@@ -212,6 +211,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _tuned(keys, strategy, architecture)
     frozen_decoder(keys, "freeze_language_model", strategy)
     batch(keys, strategy)
+    options = _by_their_sequences(keys, strategy, options)
     precision(keys, strategy)
     degrees(keys, strategy)
     _length(keys, strategy, options)
@@ -234,6 +234,17 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     notes = () if architecture is not None else ("no model is known by that name; --of MODEL says which",)
     return Job("llama-factory", (*rows, *(told or ())), architecture, strategy, None, assumptions, notes)
+
+
+def _by_their_sequences(keys: Keys, strategy: dict[str, Any], options: "Options") -> "Options":
+    """The ranks that share the sequences of a step, where a fork's files say how many these are, and nothing how many ranks run."""
+    total = keys.integer("global_batch_size", None, to="dp", why="the ranks that its sequences, micro-batches and their number leave", least=1)
+    each = strategy["micro_batch_size"] * strategy["num_microbatches"]
+    if total is None or world_size(options) is not None:
+        return options
+    if total % each:
+        raise keys.wrong("global_batch_size", f"a multiple of per_device_train_batch_size gradient_accumulation_steps = {each}")
+    return replace(options, variables={**options.variables, "world": str(total // each)})
 
 
 def _workload(keys: Keys, strategy: dict[str, Any]) -> None:

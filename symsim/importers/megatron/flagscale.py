@@ -53,11 +53,11 @@ def in_megatrons_words(source: Source) -> None:
     if "ffn_hidden_size" in source.given or len(given) < 2 or not all(numbers) or "swiglu" not in source.given:
         return
     multiple, hidden = (number for number in numbers if number)
-    width = int(2 * hidden * 4 / 3)
+    width = 8 * hidden // 3
     if "hidden_dim_multiplier" in source.given:
         try:
             width = int(width * float(shown(source.given["hidden_dim_multiplier"].value)))
-        except ValueError:
+        except (ValueError, OverflowError):
             return
     width = -(-width // multiple) * multiple
     for key, said, argument in source.written:
