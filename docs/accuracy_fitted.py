@@ -85,7 +85,8 @@ FITS = (
             ("start of a kernel", ("h100-sxm",), ("t_mem",)),
             ("all-to-all share between nodes", ("h100-sxm",), ("eta_2_all_to_all",)),
         ),
-        "attention 7 (81 times, with h200-sxm and h800-sxm); ring, all-reduce and all-to-all share, hop and call latency (nccl-tests)",
+        "attention 6 (81 times) and start of a tile (28 products), with h200-sxm and h800-sxm; ring, all-reduce and all-to-all share, hop and call "
+        "latency (nccl-tests)",
         15,
         lambda name: name.startswith("megatron-h100") or ("H100" in name and ("70B" in name or "235B" in name)),
     ),

@@ -43,6 +43,7 @@ MACHINE: dict[str, Number] = {
     "omega_fab": 0,
     "kappa_fa": 0,
     "phi_fa": 0,
+    "sigma_fab": 0,
     "eta_mem": Fraction(4, 5),
     "eta_permute": Fraction(2, 5),
     "eta_ce": Fraction(1, 5),
@@ -82,19 +83,35 @@ def test_product_bound_by_memory_reads_and_writes_its_main_gradient() -> None:
 def test_partial_tiles_and_idle_multiprocessors_cost_as_full_ones() -> None:
     free = {"phi_gemm": 0, "t_gemm": 0, "B_hbm": 10**15}
     # 3 x 2 tiles are cut, so that none of ten multiprocessors is idle; one is not cut into more than four
-    assert at(product(300, 200, 64), **free) == Fraction(2 * 128 * 128 * 64 * 6, 10**12) / Fraction(1, 2)
+    assert at(product(330, 200, 64), **free) == Fraction(2 * 128 * 128 * 64 * 6, 10**12) / Fraction(1, 2)
     assert at(product(100, 100, 64), **free) == Fraction(2 * 64 * 64 * 64 * 10, 10**12) / Fraction(1, 2)
     # 5 x 4 tiles go twice around
     assert at(product(600, 500, 64), **free) == Fraction(2 * 128 * 128 * 64 * 20, 10**12) / Fraction(1, 2)
 
 
 def test_tiles_start_and_end() -> None:
-    """Each takes its multiprocessor a time in which it multiplies nothing, in groups too; an ideal machine has no tiles."""
+    """Each takes its multiprocessor a time in which it multiplies nothing, in groups too, and each has one; an ideal machine has no tiles."""
     tile = {"t_tile": Fraction(1, 1000)}
     free: dict[str, Number] = {"phi_gemm": 0, "phi_group": 0, "B_hbm": 10**15}
-    for form, tiles in ((product(600, 500, 64), 20), (product(256, 256, 4096, groups=16), 64), (product(100, 100, 64), Fraction(10, 4))):
+    for form, tiles in ((product(600, 500, 64), 20), (product(256, 256, 4096, groups=16), 64), (product(100, 100, 64), 10)):
         assert at(form, **free, **tile) - at(form, **free) == Fraction(tiles, 10) / 1000
     assert at(product(600, 500, 64, tiled=False), **tile) == at(product(600, 500, 64, tiled=False))
+
+
+def test_rows_of_a_product_come_in_halves_of_a_tile() -> None:
+    """Not those of groups, which have whole tiles."""
+    free: dict[str, Number] = {"phi_gemm": 0, "phi_group": 0, "t_gemm": 0, "B_hbm": 10**15}
+    for groups, tiles in ((1, [Fraction(1, 2), Fraction(1, 2), 1, Fraction(3, 2), 2]), (4, [1, 1, 1, 2, 2])):
+        full = at(product(128, 12800, 4096, groups=groups), **free)
+        assert [at(product(m, 12800, 4096, groups=groups), **free) / full for m in (1, 64, 65, 129, 193)] == tiles
+
+
+def test_backward_sums_the_gradients_of_queries_apart() -> None:
+    """Reads results and their gradients, sets sums in fp32 to nought, and takes them to 16 bits, all at the bandwidth."""
+    form, forward = (flash(2, 8, 512, backward=backward) for backward in (True, False))
+    rows = 2 * 8 * 512
+    assert at(form, sigma_fab=1) - at(form) == rows * 128 * Fraction((2 + 2) + 4 + (4 + 2), 8 * 10**9)
+    assert at(forward, sigma_fab=1) == at(forward)
 
 
 def test_groups_have_coefficients_of_their_own() -> None:
@@ -272,7 +289,9 @@ def test_every_coefficient_is_in_the_vocabulary_and_in_every_system() -> None:
         found = curves.values(kernels)
         given = {name: getattr(getattr(kernels, part), key) for name, (part, key) in curves.SYMBOLS.items()}
         assert found == {name: known.value if known else 0 for name, known in given.items()}
-        assert {name for name, known in given.items() if not known} <= {"t_tile", "omega_fa", "omega_fab", "psi_fa", "psi_fab", "kappa_fa", "phi_fa"}
+        assert {name for name, known in given.items() if not known} <= set(
+            "t_tile omega_fa omega_fab psi_fa psi_fab kappa_fa phi_fa sigma_fab".split()
+        )
 
 
 def test_a_missing_coefficient_is_named() -> None:

@@ -74,7 +74,7 @@ def formulas(document: Report) -> list[str]:
 
 
 _SCRIPTS = r"(?:_(?:\{(?:[^{}]|\{[^{}]*\})*\}|\w)|\^\{(?:[a-z](?=[,}]))?,?(?:\\mathrm\{[\w\\]+\})?,?(?:\((?:i|\\bar\{\\imath\})\))?\})*"
-_GREEK = "alpha|beta|gamma|delta|epsilon|zeta|eta|kappa|lambda|ell|mu|omega|tau|rho|psi|varphi|Phi"
+_GREEK = "alpha|beta|gamma|delta|epsilon|zeta|eta|kappa|lambda|ell|mu|omega|tau|rho|sigma|psi|varphi|Phi"
 _NAME = re.compile(
     rf"(?:\\Sigma )?(?:\\hat\{{(?:\w|\\epsilon)\}}|\\(?:{_GREEK})(?![A-Za-z])|\\mathrm\{{\w+\}}(?:/\\mathrm\{{\w+\}})?|[A-Za-z])" + _SCRIPTS
 )

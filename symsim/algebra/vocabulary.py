@@ -142,6 +142,7 @@ psi_fa    | \psi_F        | 1    | time of flash attention's products in FP8 ove
 psi_fab   | \psi_{FB}   | 1    | time of flash attention's products in FP8 over that in 16 bits, backward
 kappa_fa    | \kappa_F      | 1    | keys beyond the edge of its mask that flash attention works through for a query
 phi_fa      | \varphi_F     | 1    | share of the shorter of compute and HBM time that flash attention does not hide
+sigma_fab   | \sigma_{FB}  | 1    | 1 where gradients of queries are summed in HBM, in passes before and behind flash attention's backward; else 0
 eta_mem     | \eta_M       | 1    | share of the HBM bandwidth that elementwise kernels reach
 eta_permute | \eta_P       | 1    | share of the HBM bandwidth that permuted rows reach
 eta_ce      | \eta_C       | 1    | share of the HBM bandwidth that the loss reaches
@@ -182,7 +183,7 @@ _DOMAINS: dict[str, str] = {
     **dict.fromkeys("u_w u_ww tokens steps days mtbf B_save B_store t_save h_ramp k_node pue".split(), "positive"),
     **dict.fromkeys("q_u k_u u_r u_rr jitter t_restart carbon".split(), "non-negative"),
     **dict.fromkeys("async_save eval_iters ramp_samples".split(), "non-negative integer"),
-    **dict.fromkeys("phi_gemm phi_group zeta_fa phi_fa omega_fa omega_fab psi_fa psi_fab kappa_fa".split(), "non-negative"),
+    **dict.fromkeys("phi_gemm phi_group zeta_fa phi_fa omega_fa omega_fab psi_fa psi_fab kappa_fa sigma_fab".split(), "non-negative"),
     **dict.fromkeys("tw tr tc t_place t_tail sum_tw sum_tr e_dp t_opt".split(), "non-negative"),
     **dict.fromkeys("t_gemm t_tile tau_fa tau_fab t_mem t_launch t_gather".split(), "non-negative"),
 }

@@ -1,11 +1,12 @@
 """Seconds of a kernel in closed form, from the dimensions of its own operation.
 
-A matrix product (groups of m x k by k x n) is cut into tiles of 128 x 128, as many at a time as there are
-multiprocessors; where they are fewer, each is cut into up to four. A tile has a start and an end (t_tile) beside which its multiprocessor
-multiplies nothing. Operands cross HBM meanwhile, and a share phi of the shorter of the two is not hidden:
+A matrix product (groups of m x k by k x n) is cut into tiles of 128 x 128, the last of at most 64 rows a half of one where it is no group, as
+many at a time as there are multiprocessors; where they are fewer, each is cut into up to four. A tile has a start and an end (t_tile) beside
+which its multiprocessor multiplies nothing, and every multiprocessor has one. Operands cross HBM meanwhile, and a share phi of the shorter of
+the two is not hidden:
 
-    compute = tiles (2 T^2 k / (Phi eta) + t_tile / n_sm)                          T = 128
-    tiles   = max(groups ceil(m/T) ceil(n/T), n_sm / 4)
+    compute = max(tiles, n_sm / 4) 2 T^2 k / (Phi eta) + max(tiles, n_sm) t_tile / n_sm
+    tiles   = ceil(2m/T) ceil(n/T) / 2, or groups ceil(m/T) ceil(n/T)              T = 128
     memory  = groups (w_in (m k + k n) + w_out m n) / (B_hbm eta_mem)              wgrad: 2 w_out, read and written
     seconds = max(compute, memory) + phi min(compute, memory) + t_start
 
@@ -21,6 +22,9 @@ after another backward, and the last walk is half exposed on average:
     busy    = max(compute, memory) + phi min(compute, memory)
     seconds = max(tau length, busy + tau length / 2)                              length: of a window at most w + kappa
 
+Where the gradients of queries are summed in HBM (`apart`), backward has two passes more: one before it sums a row's results times their
+gradients, one behind it takes the sums of queries from fp32, that the first has set to nought: 4 d_v + 10 d_qk bytes a query and head.
+
 In FP8 its products take a share psi of what they take in 16 bits; the softmax does not, so that heads are small up to D = 256, omega is the
 forward's both ways, and zeta is 0.
 Where several heads share keys and values, backward in FP8 writes the gradients of those head by head in fp32 and sums them in a pass of its own.
@@ -34,6 +38,7 @@ to launch a kernel is hidden behind the kernels before it and is not counted her
 
 Sources: roofline: Williams, Waterman and Patterson, CACM 52(4), 2009; tiles and waves: NVIDIA, Matrix Multiplication
 Background, sec. 3-4; loop order and products of flash attention: Dao, FlashAttention-2, arXiv 2307.08691, alg. 1 and 2;
+the passes before and behind backward: Dao-AILab/flash-attention, csrc/flash_attn/src/flash_bwd_preprocess_kernel.h (dot_do_o, convert_dQ);
 exponentials beside products: Shah et al., FlashAttention-3, arXiv 2407.08608, sec. 3.1; elements one at a time: PyTorch
 aten/src/ATen/native/cuda/CUDALoops.cuh (vectorised where all is contiguous and of one type), and 2.77 ms for the sum of 2^30 elements in bf16 and
 fp32 where that in fp32 and bf16 takes 0.92 (PaddlePaddle, pull request 76988, PyTorch's column). The shares phi, zeta and omega, kappa and the
@@ -98,6 +103,7 @@ class Attention(_Part):
     fp8_backward: Plain | None = Field(None, description="the same of the backward kernel")
     beyond: Plain | None = Field(None, description="keys beyond a mask's edge, or behind a window's, that a query's tile works through; 0")
     exposed: Plain | None = Field(None, description="share of the shorter of compute and HBM time that is not hidden by the longer; 0")
+    apart: Plain | None = Field(None, description="1 where gradients of queries are summed in HBM, by passes before and behind backward; 0")
 
 
 class Memory(_Part):
@@ -137,6 +143,7 @@ SYMBOLS: dict[str, tuple[str, str]] = {
     "psi_fab": ("attention", "fp8_backward"),
     "kappa_fa": ("attention", "beyond"),
     "phi_fa": ("attention", "exposed"),
+    "sigma_fab": ("attention", "apart"),
     "eta_mem": ("memory", "elementwise"),
     "eta_permute": ("memory", "permute"),
     "eta_ce": ("memory", "cross_entropy"),
@@ -180,10 +187,12 @@ def gemm(
     m, n, k, groups = expr(m), expr(n), expr(k), expr(groups)
     several = groups != 1 if grouped is None else grouped
     eta, exposed = (symbol("eta_group"), symbol("phi_group")) if several else (symbol("eta_gemm"), symbol("phi_gemm"))
-    tiles = groups * ceil(m / TILE) * ceil(n / TILE)
-    tiles = tiles if split else maximum(tiles, symbol("n_sm") / PARTS)
-    of_tile = 2 * k * TILE**2 / (peak * eta) + symbol("t_tile") / symbol("n_sm")
-    compute = tiles * of_tile if tiled else 2 * k * groups * m * n / (peak * eta)
+    high, sms = TILE if several else TILE // 2, symbol("n_sm")
+    tiles = groups * ceil(m / high) * ceil(n / TILE) * high / TILE
+    worked = tiles if split else maximum(tiles, sms / PARTS)
+    compute = 2 * k * (worked * TILE**2 if tiled else groups * m * n) / (peak * eta)
+    if tiled:
+        compute = compute + maximum(tiles, sms) * symbol("t_tile") / sms
     moved = gemm_bytes(m, n, k, groups=groups, kind=kind, width_in=width_in, width_out=width_out) + beside
     memory = moved / (symbol("B_hbm") * symbol("eta_mem"))
     return maximum(compute, memory) + exposed * minimum(compute, memory) + symbol("t_gemm")
@@ -249,6 +258,8 @@ def attention(
     busy = maximum(compute, memory) + symbol("phi_fa") * minimum(compute, memory)
     length = s_q * visited if backward else n_keys
     walk = tau * (length if window is None else minimum(length, reach + symbol("kappa_fa")))
+    if backward:
+        summed = summed + symbol("sigma_fab") * b * heads * s_q * (10 * d_qk + 4 * d_v)
     return maximum(walk, busy + walk / 2) + expr(summed) / (symbol("B_hbm") * symbol("eta_mem"))
 
 

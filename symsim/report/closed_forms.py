@@ -44,7 +44,8 @@ def section(ink: Ink) -> Section:
     said = Paragraph(
         spans(
             "A matrix product of rows \u00d7 depth with depth \u00d7 columns is cut into tiles of "
-            f"{curves.TILE} \u00d7 {curves.TILE}, as many at a time as there are multiprocessors, or of a quarter of that where they are fewer; "
+            f"{curves.TILE} \u00d7 {curves.TILE}, the last of half the rows where that is enough, as many at a time as there are multiprocessors, "
+            "or of a quarter of that where they are fewer; "
             "a tile has a start and an end; it computes while its operands cross HBM, and a "
             "share of the shorter of the two is not hidden; a weight gradient reads its result, too. Flash attention works through the pairs of "
             "query and key that the mask leaves (backward: the second form) and through ",
@@ -52,7 +53,10 @@ def section(ink: Ink) -> Section:
             f" keys beyond its edge, or walks along one row; of a window queries see that many keys at most; heads smaller than {curves.HEAD} take a "
             "share of their time for the softmax, which does not shrink with them; heads whose keys and values differ in size take a share ",
             ink.symbol("zeta_fa"),
-            " of that difference longer. Everything else moves bytes. An operation's own dimensions stand for the words in the tables of the blocks.",
+            " of that difference longer; where ",
+            ink.symbol("sigma_fab"),
+            " is 1, gradients of queries are summed in passes of their own. "
+            "Everything else moves bytes. An operation's own dimensions stand for the words in the tables of the blocks.",
         )
     )
     first, *apart = _form(ink, *opening)
@@ -72,6 +76,9 @@ def _form(ink: Ink, title: str, formula: Expr) -> list[Equation]:
         part = "busy" if {"B_hbm", "Phi"} <= found else "memory" if "B_hbm" in found else "compute" if "Phi" in found else "walk"
         apart[argument] = ink.local(f"{title} {mark} {part}", _superscript(mark) + rf"_{{\mathrm{{{title}}},\mathrm{{{part}}}}}")
         compared += [a for a in _compared(argument) if a not in apart and a not in compared] if part == "busy" else []
+        for tiles in (a for a in _compared(argument) if part == "compute" and "columns" in a.symbols()):
+            # which its work and their starts are both of
+            apart[tiles] = ink.local(f"{title} tiles", rf"n_{{\mathrm{{{title}}},\mathrm{{tiles}}}}")
     name = ink.local(f"{title} {mark}", _superscript(mark) + rf"_{{\mathrm{{{title}}}}}")
     return [ink.equation(name, _replaced(formula, apart)), *(ink.equation(n, _replaced(argument, apart)) for argument, n in apart.items())]
 
@@ -92,8 +99,8 @@ def _replaced(formula: Expr, apart: dict[Expr, str]) -> Expr:
     for monomial, coefficient in formula.terms.items():
         term = expr(coefficient)
         for atom, power in monomial:
-            if isinstance(atom, Call) and all(a in apart for a in atom.arguments):
-                atom = Call(atom.function, tuple(symbol(apart[a]) for a in atom.arguments))
+            if isinstance(atom, Call) and any(a in apart for a in atom.arguments):
+                atom = Call(atom.function, tuple(symbol(apart[a]) if a in apart else a for a in atom.arguments))
             term = term * Expr({((atom, 1),): 1}) ** power
         total = total + term
     return total
