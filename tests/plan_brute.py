@@ -19,7 +19,7 @@ from symsim.inputs.models import LoadedModel
 from symsim.planning import plan as planning
 from symsim.planning.frameworks import FRAMEWORKS
 from symsim.planning.plan import GOALS, Plan, plan
-from symsim.planning.search import Cell, Search
+from symsim.planning.search import Cell, Rows, Search
 from symsim.planning.space import Asked, options_of, space_of
 
 KINDS = ("tp", "cp", "pp", "ep", "zero", "recompute")
@@ -174,7 +174,7 @@ class Told(Search):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.told: list[tuple[str, tuple[int, ...], Array, Array]] = []
+        self.told: list[tuple[str, Rows, Array, Array]] = []
         Told.made.append(self)
 
     def _tell(self, what: str, before: Cell, gone: Array) -> None:
@@ -186,21 +186,21 @@ class Told(Search):
         self._tell("slower", cell, ~np.isin(cell.points, left.points))
         return left
 
-    def _bound(self, cell: Cell, variant: Any, bounds: Any) -> Cell:
-        at = len(self.told)
-        left = super()._bound(cell, variant, bounds)
-        slower = [points for _, _, points, _ in self.told[at:]]
-        self._tell("larger", cell, ~np.isin(cell.points, np.concatenate([left.points, *slower])))
-        return left
+    def _fitting(self, cell: Cell, least: Any, memory: tuple[Array, Array]) -> tuple[Cell, Array]:
+        left, most = super()._fitting(cell, least, memory)
+        self._tell("larger", cell, ~np.isin(cell.points, left.points))
+        return left, most
 
-    def _allowed(self, cell: Cell, parts: Any) -> Cell:
-        left = super()._allowed(cell, parts)
-        self._tell("refused", cell, ~np.isin(cell.points, left.points))
-        return left
+    def _allowed(self, cell: Cell, parts: Any) -> Array:
+        allowed = super()._allowed(cell, parts)
+        self._tell("refused", cell, ~allowed)
+        return allowed
 
-    def _evaluate(self, cell: Cell, variant: Any) -> None:
-        self._tell("evaluated", cell, np.ones(len(cell.points), dtype=bool))
-        super()._evaluate(cell, variant)
+    def _evaluate(self, cell: Cell, part: Any, asked: Any) -> int | None:
+        at = super()._evaluate(cell, part, asked)
+        if at is None:
+            self._tell("evaluated", cell, np.ones(len(cell.points), dtype=bool))
+        return at
 
 
 def told(asked: Question) -> tuple[Plan, Told]:
@@ -244,7 +244,7 @@ def wrong_certificate(found: Plan, search: Told, of: Brute) -> list[str]:
     counted = np.zeros(time.shape, dtype=np.int32)
     sums = {"refused": 0, "slower": 0, "larger": 0, "evaluated": 0}
     for what, rows, points, low in search.told:
-        at = (points, *rows)
+        at = (points, *(slice(None) if row is None else row for row in rows))
         counted[at] += 1
         sums[what] += counted[at].size
         if what == "refused" and not np.isnan(time[at]).all():
@@ -252,6 +252,7 @@ def wrong_certificate(found: Plan, search: Told, of: Brute) -> list[str]:
         if what == "larger" and fits[at].any():
             wrong.append(f"{rows}: too large at best, and fits")
         if what == "slower":
+            # rows that are chosen behind some that are not leave the points' axis where it is, as it is an array as they are
             bound = low.reshape(-1, *[1] * (counted[at].ndim - 1)) * (1 - CLOSE)
             if (asks[at] & (own[at] < bound)).any():
                 wrong.append(f"{rows}: excluded by a bound that is above what one of them takes")

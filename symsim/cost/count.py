@@ -53,9 +53,9 @@ def count(lowered: Lowered, book: Derivation | None = None) -> Counted:
     derived_sizes(made.derivation, lowered)
     for name, remembered in lowered.blocks.items():
         made.ops[name] = _block(made.derivation, name, remembered.differentiated, lowered.profile)
-        _recomputation(made.derivation, name, remembered, lowered.profile)
+        define_kept(made.derivation, name, remembered, lowered.profile)
     for name, remembered in lowered.checkpointed.items():
-        _recomputation(made.derivation, name, remembered, lowered.profile, whole=True)
+        define_kept(made.derivation, name, remembered, lowered.profile, whole=True)
     _model_totals(made.derivation, lowered)
     _stage_totals(made.derivation, lowered)
     stage_parameters(made.derivation, lowered)
@@ -238,7 +238,7 @@ def _of_whole_model(placed: Placed, index: int, phase: str, profile: Profile) ->
 
 
 @once
-def _recomputation(book: Derivation, name: str, remembered: Remembered, profile: Profile, whole: bool = False) -> None:
+def define_kept(book: Derivation, name: str, remembered: Remembered, profile: Profile, whole: bool = False) -> None:
     """Recomputed FLOPs and saved bytes, of the block as the strategy recomputes it; whole: in full."""
     placed = remembered.placed
     again = [i for i in sorted(remembered.recomputed) if placed.block.ops[i].products]

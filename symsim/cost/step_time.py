@@ -75,7 +75,7 @@ def from_blocks(book: Derivation, system: System, lowered: Lowered, network: Net
     """The definitions of time that stand on those of blocks: of stage i, and of the step."""
     _stage_times(book, network, lowered, blocks)
     _boundary(book, network, lowered)
-    _tail(book, network, lowered)
+    define_tail(book, network, lowered)
     _step(book, system, lowered)
 
 
@@ -276,7 +276,7 @@ def _sent(book: Derivation, network: Network, lowered: Lowered) -> tuple[Quantit
 
 
 @once
-def _tail(book: Derivation, network: Network, lowered: Lowered) -> None:
+def define_tail(book: Derivation, network: Network, lowered: Lowered) -> None:
     """Once a step: gradients reduced, the optimizer's passes over HBM, parameters gathered."""
     strategy = lowered.profile.strategy
     of_update, rooted, beside_it = _sent(book, network, lowered)

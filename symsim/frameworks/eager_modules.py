@@ -169,9 +169,7 @@ MODULE_CODE = {
     "kolibri1": _ROUTER,
     "kimi_linear": ModuleCode(router_in_fp32=True, gated_norm_in_fp32=True),
     "laguna": ModuleCode(router_casts_weights=True, shared_experts_first=True),
-    "lara_mini": ModuleCode(
-        norm_weight_in_fp32=True, norm_weight_cast=True, gated_norm_in_fp32=True, router_in_fp32=True, router_casts_weights=True
-    ),
+    "lara_mini": ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, gated_norm_in_fp32=True, router_in_fp32=True, router_casts_weights=True),
     "lfm2_moe": ModuleCode(router_in_compute_type=True),
     "llama4_text": ModuleCode(router_casts_weights=True, rotary_complex=True, softmax_in_compute_type=True, router_is_linear=True),
     "mimo_v2_flash": ModuleCode(router_in_fp32=True, softmax_in_compute_type=True, scores_shifted=True, rotary_concatenates=True),

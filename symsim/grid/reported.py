@@ -111,6 +111,10 @@ class Reported:
     def base(self) -> Scope:
         return Scope(self.program, _Lazy(self._symbol), self._parted[1])
 
+    def scope(self, definitions: Mapping[str, Definition]) -> Scope:
+        """Other definitions, none of them of a stage, over the same points."""
+        return Scope(self.program, self.base.symbols, {name: (d.expr, d.counts) for name, d in definitions.items()})
+
     @property
     def stage_definitions(self) -> dict[str, Counting]:
         return self._parted[0]

@@ -88,9 +88,13 @@ def declared_alone(model: Architecture) -> dict[str, Block]:
 
 
 def declare(profile: Profile, mesh: Mesh) -> dict[str, Block]:
-    """The blocks of a model, by name: 'embedding', each layer kind, 'head', and 'mtp' when there are depths."""
-    names = [EMBEDDING, *profile.model.kind_names(), HEAD, *([DEPTH] if profile.model.mtp_num_layers else [])]
-    return {name: declared_block(profile, mesh, name) for name in names}
+    """The blocks of a model, by name."""
+    return {name: declared_block(profile, mesh, name) for name in blocks_of(profile.model)}
+
+
+def blocks_of(model: Architecture) -> list[str]:
+    """Their names: 'embedding', each layer kind, 'head', and 'mtp' when there are depths."""
+    return [EMBEDDING, *model.kind_names(), HEAD, *([DEPTH] if model.mtp_num_layers else [])]
 
 
 @once

@@ -1,276 +1,414 @@
-"""What no strategy of a set can do without: a least time of a step and a least peak, of the definitions that all members have in common.
+"""What no strategy of a set can do without: a least time of a step and a least peak, as numbers over points of a grid.
 
 A step takes at least m micro-batches of the slowest stage, and a stage its kernels and what nothing hides of its messages, none of them
-negative; a rank holds at least its weights, gradients, optimizer states and the activations that wait for their backward, all at once when the
-last of these begins. What is not in common is left out of the sums.
+negative; behind them come at least the update and what is left of the messages of gradients and parameters however long the stage is. A rank holds
+at least its weights, gradients, optimizer states and what the layers keep of the micro-batches in flight. Where options are free that any of
+these follows from, it is the least of its ways under them (`ways.py`); what has too many ways is left out of the sums.
+
+What ways come to is evaluated once, over the points at which it is asked for first: of a block over the few axes that it depends on, of what stays
+in memory and what follows the pipeline at every point. The bounds of a set are sums and maxima of these arrays.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property, reduce
-from operator import and_
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, reduce
+from typing import Any, cast
 
-from symsim.algebra.expr import ZERO, Expr, Number, maximum, minimum, symbol
+import numpy as np
+
+from symsim.algebra.expr import ZERO, expr
 from symsim.algebra.formula import Derivation
-from symsim.algebra.key import Key, layers, of_block, of_stage, of_step
-from symsim.algebra.kinds import EMBEDDING
-from symsim.algebra.quantity import BYTE, SECOND, Definition, Unit
-from symsim.algebra.reductions import stages_at, stages_max, stages_pair, stages_sum
+from symsim.algebra.key import Key, of_stage
+from symsim.algebra.key import of_block as block_key
+from symsim.algebra.quantity import SECOND, Definition
 from symsim.cost.count import Counted
-from symsim.cost.reserve import RESERVES
+from symsim.cost.memory_activations import in_flight
 from symsim.evaluation.numbers import Evaluation
 from symsim.frameworks.choices import framework_of
+from symsim.grid.family import Array
+from symsim.grid.reported import Reported
+from symsim.grid.stored import Asked, Kept
+from symsim.grid.variant import Variant
+from symsim.inputs.assumptions import resolve
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.trained import respelt
+from symsim.inputs.watched import was_read, watched
 from symsim.ir.roles import role_of
+from symsim.lowering.lower import blocks_of
+from symsim.lowering.lowered import Lowered
+from symsim.lowering.tuned import tuned
 from symsim.pipeline.schedules import schedule_of
 from symsim.pipeline.stages import runs
-from symsim.planning.certain import Common, Derived
-from symsim.planning.ways import Way
+from symsim.planning.ways import KEPT_FREE, STAY, TAIL, Chosen, Derivations, Tree, Way, following, of_block, of_kernels, staying
+from symsim.program.points import values_at
+from symsim.program.program import Program
+from symsim.program.scope import Scope
+from symsim.program.value import Value
 
-LEAST_TIME, LEAST_MEMORY, LEAST_NEED = of_step("t", "least"), of_step("M", "least"), of_step("M", "least_needed")
-_STAGE_TIME, _STAGE_MEMORY = of_stage("t", "least"), of_stage("M", "least")
-_PEAK, _ACTIVATIONS, _RESERVE = of_stage("M", "peak"), of_stage("M", "activations"), of_step("M", "reserve")
-# a block's, by its name; None where they are not known
-Ways = Callable[[str], Sequence[Way] | None]
-_STAY = tuple(of_stage("M", part) for part in ("weights", "gradients", "optimizer"))
-_PARTS = (*_STAY, of_stage("M", "earlier"))
+# options that the model which is derived follows from
+OF_TRAINED = frozenset(("mtp_num_layers", "task_type"))
+_PHASES = ("forward", "inputs", "weights", "again")
+# of a block with more ways its kernels alone are known, of kernels with more nothing
+_MOST_WAYS = 16
+# longer than any stage
+_EVER = 1e12
+# options that it follows from which layers run again in full, and what a rank keeps of what they keep
+_OF_LAYERS = frozenset(
+    (
+        "recompute",
+        "recompute_method",
+        "recompute_num_layers",
+        "recompute_layers_per_stage",
+        "num_microbatches_with_partial_activation_checkpoints",
+        "cpu_offloading_num_layers",
+        "offload_operations",
+    )
+)
+
+
+class AllPasses:
+    """The passes whose ways are looked for, the same for all points of a search."""
+
+    def __init__(self) -> None:
+        self.blocks, self.kernels, self.staying, self.following = cache(of_block), cache(of_kernels), staying(), following()
+
+
+class Trees:
+    """The passes of points that share a derivation, whichever options are chosen, and what their ways come to.
+
+    base: as the points ask for a derivation, with the first row of every choice that is not made before all else.
+    """
+
+    def __init__(self, base: Asked, derivations: Derivations, passes: AllPasses):
+        self.base = base
+        names = blocks_of(respelt(tuned(base.trained, base.strategy)))
+        # the longest first
+        self.names = sorted(names, key=lambda name: role_of(name).single)
+        self.blocks = {name: Tree(derivations, passes.blocks(name)) for name in names}
+        self.kernels = {name: Tree(derivations, passes.kernels(name)) for name in names}
+        self.staying, self.following = Tree(derivations, passes.staying), Tree(derivations, passes.following)
+        self.unknown = base.strategy.padding_free or base.strategy.placement is not None
+        self._tables: _Tables | None = None
+
+    @cached_property
+    def first(self) -> frozenset[str]:
+        """The options that are to be chosen before bounds are asked for: those that numbers of symbols follow from (of a system that a recipe or an
+        order of ranks changes), and the order of micro-batches."""
+        strategy = watched(self.base.strategy)
+        assert empty(self.base, strategy).values and schedule_of(strategy) and in_flight(strategy)
+        return was_read(strategy)
+
+    def tables(self, variant: Variant, points: Array, program: Program) -> "_Tables":
+        """What ways come to at points. variant: of all points of these trees under some options."""
+        if self._tables is None or not self._tables.has(points):
+            self._tables = _Tables(variant, points, program)
+        return self._tables
+
+
+def empty(asked: Asked, strategy: Strategy, definitions: Iterable[Definition] = ()) -> Evaluation:
+    """An evaluation with these definitions alone."""
+    lowered = cast(Lowered, Kept({}))
+    book = Derivation({d.symbol: d for d in definitions})
+    model = respelt(tuned(asked.trained, strategy))
+    return Evaluation(model, strategy, resolve(asked.assumptions), lowered, Counted(book, {}), dict(asked.overrides), asked.system)
+
+
+@dataclass(frozen=True)
+class _Amounts:
+    """Of a block's way, of a micro-batch on one rank: seconds of a layer that does not run again in full, and of one that does; bytes that they keep.
+    Over the axes of the grid; None where there is none such."""
+
+    seconds: tuple[Array, Array | None]
+    kept: tuple[Array | None, Array | None]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A stage of every pipeline, at points. there: whether there is one; count: how many it stands for; often: of each block how often it runs;
+    alive: micro-batches in flight; loss: whether it has the head."""
+
+    there: Array
+    count: Array
+    often: Mapping[str, Array]
+    alive: Array
+    loss: Array
+
+
+class _Tables:
+    """points: rising, of which everything is known."""
+
+    def __init__(self, variant: Variant, points: Array, program: Program):
+        self._variant, self.points, self._program = variant, points, program
+        self._around = Reported(variant, program)
+        self._positions = np.unravel_index(points, program.sizes)
+        self._amounts: dict[Hashable, tuple[Way, _Amounts]] = {}
+        self._vectors: dict[Hashable, tuple[Way, Any]] = {}
+
+    def has(self, points: Array) -> bool:
+        return bool(np.isin(points, self.points, assume_unique=True).all())
+
+    def at(self, points: Array) -> Array:
+        return np.searchsorted(self.points, points)
+
+    def spread(self, amount: Array, at: Array) -> Array:
+        """What is known over some axes, at points."""
+        found: Array = amount[tuple(p[at] if n > 1 else 0 for p, n in zip(self._positions, amount.shape))]
+        return np.broadcast_to(found, at.shape)
+
+    @cached_property
+    def m(self) -> Array:
+        return self._values([self._around.base.value("m")])[0]
+
+    @cached_property
+    def vpp(self) -> Array:
+        return self._values([self._around.base.value("vpp")])[0]
+
+    @cached_property
+    def capacity(self) -> Array:
+        return self._values([self._around.quantity("memory.capacity")])[0]
+
+    @cached_property
+    def places(self) -> tuple[list[_Place], int]:
+        """Stages, one of every class first, so many of them, and then further places of the same that may hold more micro-batches in flight."""
+        slots, strategy = self._around.slots, self._variant.result.strategy
+        names = blocks_of(self._variant.result.model)
+        order = [*slots.slots, *(slot for slot in slots.memory if slot not in slots.slots)]
+        alive = in_flight(strategy)
+        wanted: list[Value] = []
+        for slot in order:
+            scope = cast(Scope, slot.scope)
+            wanted += [slot.there, slot.count, scope.value("loss_i"), scope.lower(alive), *(scope.value(runs(name)) for name in names)]
+        values = self._values(wanted)
+        found = []
+        for k in range(0, len(values), len(names) + 4):
+            there, count, loss, waiting, *often = values[k : k + len(names) + 4]
+            found.append(_Place(there > 0, count, dict(zip(names, often)), waiting, loss))
+        return found, len(slots.slots)
+
+    def amounts(self, way: Way, name: str, kernels: bool, late: bool, partly: bool) -> _Amounts:
+        """kernels: of these alone. late: without weight gradients of what is behind the layers. partly: some micro-batches run again, others not."""
+        key = way.key, kernels, late, partly
+        found = self._amounts.get(key)
+        if found is None:
+            made = _amounts(way, name, self._around, self._program, kernels, late, partly)
+            found = self._amounts[key] = way, made
+        return found[1]
+
+    def stay(self, way: Way) -> list[tuple[Array, Array]]:
+        """Of every place bytes that stay for the whole step, without gradients and with them; and last what is kept free, and that for a byte of the
+        peak."""
+        return cast("list[tuple[Array, Array]]", self._vector(way, self._stay))
+
+    def _stay(self, way: Way) -> list[tuple[Array, Array]]:
+        own = self._reported(way.definitions.values())
+        slots = own.slots
+        order = [*slots.slots, *(slot for slot in slots.memory if slot not in slots.slots)]
+        values = self._values([slot.scope.value(key.text) for slot in order for key in STAY])
+        found = [(w + o, w + g + o) for w, g, o in zip(values[::3], values[1::3], values[2::3])]
+        reserve = sum((way.definitions[key.text].expr for key in KEPT_FREE), ZERO)
+        none, one = (own.base.lower(reserve.substitute({"M_peak": expr(k)})) for k in (0, 1))
+        nothing, share = self._values([none, one])
+        return [*found, (nothing, share - nothing)]
+
+    def tail(self, way: Way) -> Array:
+        """Seconds that follow the pipeline at least, at points: of messages that computation hides what it never does."""
+        return cast(Array, self._vector(way, self._tail))
+
+    def _tail(self, way: Way) -> Array:
+        ever = [Definition(of_stage("t", phase=phase), expr(_EVER), SECOND, "longer than any stage") for phase in _PHASES]
+        return self._values([self._reported([*way.definitions.values(), *ever]).quantity(TAIL.text)])[0]
+
+    def _vector(self, way: Way, make: Callable[[Way], Any]) -> Any:
+        key = make.__name__, way.key
+        found = self._vectors.get(key)
+        if found is None:
+            found = self._vectors[key] = way, make(way)
+        return found[1]
+
+    def _reported(self, definitions: Iterable[Definition]) -> Reported:
+        counted = Counted(Derivation({d.symbol: d for d in definitions}), {})
+        return Reported(replace(self._variant, result=replace(self._variant.result, counted=counted)), self._program)
+
+    def _values(self, values: Sequence[Value]) -> list[Array]:
+        return [np.ascontiguousarray(v) for v in values_at(values, self.points, self._program.sizes)]
+
+
+def _amounts(way: Way, name: str, around: Reported, program: Program, kernels: bool, late: bool, partly: bool) -> _Amounts:
+    keys = [d.key for d in way.definitions.values() if d.key.scope == "block" and d.key.block == name]
+    own = [k for k in keys if (k.quantity == "t" and k.operation if kernels else not k.operation and k.phase)]
+    always = [k for k in own if k.quantity == "t" and k.phase != "again" and not (late and k.phase in ("weights", "wgrad"))]
+    varies = [k for k in own if (k.quantity == "t" and k.phase == "again") or (k.quantity == "e" and k.axis)] if not (kernels or partly) else []
+    scope = around.scope(way.definitions)
+
+    def summed(some: Iterable[Key]) -> Array:
+        return _known(program.total([(scope.value(k.text), 1) for k in some]), program)
+
+    def kept(whole: bool) -> Array | None:
+        key = block_key("A", name, whole)
+        return _known(scope.value(key.text), program) if key.text in way.definitions else None
+
+    plain = summed([*always, *(k for k in varies if not k.again)])
+    in_full = summed([*always, *(k for k in varies if k.again)]) if any(k.again for k in varies) else None
+    return _Amounts((plain, in_full), (kept(False), kept(True)))
+
+
+def _known(value: Value, program: Program) -> Array:
+    """A value as an array with a dimension for every axis."""
+    if not value.known:
+        numbers = np.arange(math.prod(program.sizes))
+        return values_at([value], numbers, program.sizes)[0].reshape(program.sizes)
+    data = np.asarray(value.data, dtype=float)
+    return data if data.ndim == len(program.sizes) else data.reshape([1] * len(program.sizes))
 
 
 class Least:
-    """A derivation with definitions of the least peak and of the least time of all strategies that differ from its own in some options alone.
+    """The bounds of points of a grid that share a derivation, of which some options are chosen.
 
-    of_memory: with the peak alone, since a set that does not fit is asked for no more; of_both: with the time too. known: that any of the two is
-    more than zero. exact: that all members take this time and need this memory. further: that a stage's time or a rank's peak is known as a whole.
+    asked: the choices not made that decide between ways, as far as was looked, those of the longest block first.
     """
 
-    def __init__(self, derived: Derived, free: frozenset[str], ways: Ways):
-        """ways: gives those of a block under all rows of the free options."""
-        self.derived, self._free, self._ways = derived, free, ways
-        self._common = common = Common(derived, free)
-        self._held = _memory(derived, common)
-        self.further = _has(common, of_stage("t")) or _has(common, _PEAK)
-        self.exact = not free or all(_has(common, key) for key in (of_step("t", "step"), _PEAK, _RESERVE))
+    def __init__(self, trees: Trees, tables: _Tables, strategy: Strategy, chosen: Chosen, free: frozenset[str], points: Array):
+        """strategy: one that has the rows chosen."""
+        self._trees, self._tables, self._chosen, self._free, self._strategy = trees, tables, chosen, free, strategy
+        self._at = tables.at(points)
+        self.asked: dict[int, None] = {}
 
-    @cached_property
-    def _taken(self) -> list[Definition]:
-        return _time(self.derived, self._common, self._free, self._ways)
+    def only(self, inside: Array) -> None:
+        """Some of the points from now on."""
+        self._at = self._at[inside]
 
     @property
-    def known(self) -> bool:
-        return bool(self._held or self._taken)
+    def capacity(self) -> Array:
+        return self._tables.capacity[self._at]
+
+    def _ways(self, tree: Tree) -> list[Way] | None:
+        if self._trees.unknown:
+            return None
+        found, asked = tree.ways(self._chosen, _MOST_WAYS)
+        self.asked |= dict.fromkeys(asked)
+        return found
+
+    # time --------------------------------------------------------------------------------------------------------------
+
+    def time_of_kernels(self) -> Array:
+        """The least seconds of a step, of which kernels alone are looked at."""
+        return self._time({name: self._of_kernels(name) for name in self._trees.names})
+
+    def time(self) -> Array:
+        """The least seconds of a step."""
+        each = self._blocks.items()
+        pipeline = self._time({name: self._of_kernels(name) if ways is None else self._seconds(name, ways, False) for name, ways in each})
+        return pipeline if schedule_of(self._strategy).placement == "mirrored" else pipeline + self._tail()
 
     @cached_property
-    def of_memory(self) -> Evaluation:
-        return _with(self.derived, self._held)
+    def _blocks(self) -> Mapping[str, list[Way] | None]:
+        return {name: self._ways(self._trees.blocks[name]) for name in self._trees.names}
+
+    def _of_kernels(self, name: str) -> Array | None:
+        ways = self._ways(self._trees.kernels[name])
+        return self._seconds(name, ways, True) if ways else None
+
+    def _seconds(self, name: str, ways: Sequence[Way], kernels: bool) -> Array:
+        """What a layer, or another block, takes at least of a micro-batch, over the axes of the grid."""
+        return _least(self._of_layer(name, self._amounts(way, name, kernels).seconds) for way in ways)
+
+    def _amounts(self, way: Way, name: str, kernels: bool) -> _Amounts:
+        late, partly = "defer_embedding_wgrad_compute", "num_microbatches_with_partial_activation_checkpoints"
+        waits = role_of(name).behind and (getattr(self._strategy, late) or late in self._free)
+        return self._tables.amounts(way, name, kernels, waits, getattr(self._strategy, partly) is not None or partly in self._free)
+
+    def _of_layer(self, name: str, pair: tuple[Array | None, Array | None]) -> Array:
+        """Of a way's amounts without and with full recomputation of a layer that which holds, or the least where it is not known."""
+        plain, in_full = pair
+        assert plain is not None
+        if in_full is None:
+            return plain
+        return in_full if self._all_in_full else np.minimum(plain, in_full)
 
     @cached_property
-    def of_both(self) -> Evaluation:
-        return _with(self.derived, [*self._taken, *self._held])
+    def _all_in_full(self) -> bool:
+        """Whether it is known that every layer runs again in full."""
+        strategy = self._strategy
+        elsewhere = strategy.recompute_layers_per_stage, strategy.num_microbatches_with_partial_activation_checkpoints
+        uniform = strategy.recompute == "full" and strategy.recompute_method == "uniform" and elsewhere == (None, None)
+        return uniform and self._free.isdisjoint(_OF_LAYERS)
+
+    def _time(self, of_layer: Mapping[str, Array | None]) -> Array:
+        places, classes = self._tables.places
+        at, strategy = self._at, self._strategy
+        known = {name: self._tables.spread(one, at) for name, one in of_layer.items() if one is not None}
+        stages = [sum((place.often[name][at] * own for name, own in known.items()), np.zeros(len(at))) for place in places[:classes]]
+        m, schedule = self._tables.m[at], schedule_of(strategy)
+        total = sum((place.count[at] * own for place, own in zip(places, stages)), np.zeros(len(at)))
+        ranks = sum((place.count[at] for place in places[:classes]), np.zeros(len(at)))
+        if schedule.placement == "mirrored":
+            # the slowest pair of stages is no faster than their mean
+            return cast(Array, m * total / ranks)
+        slowest = np.maximum.reduce([np.where(place.there[at], own, 0.0) for place, own in zip(places, stages)])
+        least = m * slowest
+        # no rank works through its micro-batches before the others have done what comes first, as far as closed forms rise with every stage's time
+        if strategy.pp > 1 and resolve(self._trees.base.assumptions)["step_barrier"] == "true":
+            if schedule.name == "interleaved":
+                least = least + (total - slowest) / self._tables.vpp[at]
+            elif schedule.name == "1f1b":
+                last = np.maximum.reduce([np.where(place.there[at] & (place.loss[at] > 0), own, 0.0) for place, own in zip(places, stages)])
+                least = np.maximum(least, total + (m - 1) * last)
+        return cast(Array, least)
+
+    def _tail(self) -> Array:
+        ways = self._ways(self._trees.following)
+        return np.minimum.reduce([self._tables.tail(way)[self._at] for way in ways]) if ways else np.zeros(len(self._at))
+
+    # memory ------------------------------------------------------------------------------------------------------------
+
+    def memory_that_stays(self) -> tuple[Array, Array]:
+        """The least bytes of a rank, of which what stays for the whole step is looked at alone; and those with what is kept free beside them."""
+        return self._memory([np.zeros(len(self._at))] * len(self._tables.places[0]))
+
+    def memory(self) -> tuple[Array, Array]:
+        """The least bytes of a rank, with what layers keep when the last micro-batch in flight turns from forward to backward, whatever else is held
+        then; and those with what is kept free beside them."""
+        return self._memory(self._waiting())
+
+    def _memory(self, waiting: Sequence[Array]) -> tuple[Array, Array]:
+        ways, at = self._ways(self._trees.staying), self._at
+        if not ways:
+            return np.zeros(len(at)), np.zeros(len(at))
+        main = framework_of(self._strategy, resolve(self._trees.base.assumptions)).main_gradients
+        # of a step's first micro-batch there are no gradients yet, where no buffer waits for them
+        made = (self._tables.m[at] > 1) | main
+        most, needed = [], []
+        for way in ways:
+            *stay, (kept_free, share) = self._tables.stay(way)
+            each = [
+                np.where(place.there[at], np.maximum(whole[at], np.where(made, whole[at], without[at]) + own), 0.0)
+                for place, (without, whole), own in zip(self._tables.places[0], stay, waiting)
+            ]
+            most.append(np.maximum.reduce(each))
+            needed.append(most[-1] * (1 + share[at]) + kept_free[at])
+        return np.minimum.reduce(most), np.minimum.reduce(needed)
+
+    def _waiting(self) -> list[Array]:
+        """Of every place what layers keep of the micro-batches in flight."""
+        strategy, places = self._strategy, self._tables.places[0]
+        nothing = [np.zeros(len(self._at))] * len(places)
+        elsewhere = strategy.cpu_offloading_num_layers or strategy.offload_operations or strategy.recompute_layers_per_stage
+        if elsewhere or self._free & (_OF_LAYERS - {"recompute"}) or schedule_of(strategy).placement == "mirrored":
+            return nothing
+        groups = strategy.recompute_num_layers if strategy.recompute_method == "uniform" else 1
+        known = {}
+        for name, ways in self._blocks.items():
+            if role_of(name).single or not ways:
+                continue
+            kept = [self._amounts(way, name, False).kept for way in ways]
+            of_layer = [self._of_layer(name, (plain, None if in_full is None else in_full / groups)) for plain, in_full in kept]
+            known[name] = self._tables.spread(_least(of_layer), self._at)
+        at = self._at
+        return [place.alive[at] * sum((place.often[name][at] * own for name, own in known.items()), np.zeros(len(at))) for place in places]
 
 
-def _with(derived: Derived, made: Sequence[Definition]) -> Evaluation:
-    nothing = {key.text: _said(key, ZERO, unit) for key, unit in ((LEAST_TIME, SECOND), (LEAST_MEMORY, BYTE), (LEAST_NEED, BYTE))}
-    definitions = {**derived.result.derivation.definitions, **nothing, **{d.symbol: d for d in made}}
-    return replace(derived.result, counted=Counted(Derivation(definitions), {}))
-
-
-def _said(key: Key, amount: Expr, unit: Unit) -> Definition:
-    return Definition(key, amount, unit, "what no strategy of a set can do without")
-
-
-def _time(derived: Derived, common: Common, free: frozenset[str], ways: Ways) -> list[Definition]:
-    book, mirrored = common.definitions, schedule_of(derived.result.strategy).placement == "mirrored"
-    if _has(common, of_step("t", "step")):
-        return [_said(LEAST_TIME, symbol("t_step"), SECOND)]
-    tail = stages_max(of_stage("t", "tail").expr) if _has(common, of_stage("t", "tail")) and not mirrored else ZERO
-    if _has(common, of_step("t", "pipeline")):
-        return [_said(LEAST_TIME, symbol("t_pipeline") + tail, SECOND)]
-    if _has(common, of_stage("t")):
-        own, more = of_stage("t"), []
-    else:
-        amount, of_ways = _of_blocks(derived, common, free, ways)
-        if not amount and not tail:
-            return []
-        own, more = _STAGE_TIME, [*of_ways, _said(_STAGE_TIME, amount, SECOND)]
-    assert own.text in book or more
-    least_of = {of_step("t", "least", phase=str(k)): one for k, one in enumerate(_pipeline(derived.result, own.expr))}
-    said = [_said(key, one, SECOND) for key, one in least_of.items()]
-    return [*more, *said, _said(LEAST_TIME, maximum(*(key.expr for key in least_of)) + tail, SECOND)]
-
-
-def _pipeline(result: Evaluation, own: Expr) -> list[Expr]:
-    """No pipeline whose stages take so long is faster than any of these: the slowest stage works through all micro-batches, and waits for what the
-    others do before its first and after its last, as far as a schedule's closed form rises with the time of every stage."""
-    strategy, m = result.strategy, symbol("m")
-    schedule = schedule_of(strategy)
-    slowest = stages_max(stages_pair(own) if schedule.placement == "mirrored" else own)
-    if strategy.pp == 1 or result.assumptions["step_barrier"] != "true":
-        return [m * slowest]
-    if schedule.name == "interleaved":
-        return [m * slowest + (stages_sum(own) - slowest) / symbol("vpp")]
-    if schedule.name == "1f1b":
-        # of the stages that it may wait for the last
-        return [m * slowest, stages_sum(own) + (m - 1) * stages_at(own, symbol("loss_i"))]
-    return [m * slowest]
-
-
-def _of_blocks(derived: Derived, common: Common, free: frozenset[str], ways: Ways) -> tuple[Expr, list[Definition]]:
-    """A stage's kernels, recomputation, and messages that nothing hides: of a block the least of its ways, where all are known, else what is
-    common; and the definitions that these stand on."""
-    found, made, any_known = ZERO, list[Definition](), not derived.of_numbers & free
-    for name, _ in Counter(d.key.block for d in common.definitions.values() if d.key.scope == "block").most_common():
-        known = ways(name) if any_known else None
-        # of the largest the most depends
-        any_known &= bool(found) or known is not None
-        own = None if known is None else _least_ways(derived, common, free, name, known)
-        if own is None:
-            found = found + _of_common(derived, common, free, name)
-            continue
-        for number, (times, amount) in enumerate(own.items()):
-            made.append(_said(of_block("t", name, phase="least", part=str(number)), amount, SECOND))
-            found = found + made[-1].key.expr * times
-    return found, made
-
-
-def _least_ways(derived: Derived, common: Common, free: frozenset[str], name: str, ways: Sequence[Way]) -> dict[Expr, Expr] | None:
-    """By how often a stage takes it, what no way of a block takes less than. None where the derivation is none of the ways, or one stands on what is
-    not known."""
-    base = common.definitions
-    if not any(all(base.get(s) == d for s, d in way.definitions.items()) for way in ways):
-        return None
-    taken: list[dict[Expr, Counter[Expr]]] = []
-    for way in ways:
-        told = _Told(way.definitions, common)
-        for parts in _parts_of_way(derived, free, name, way):
-            taken.append({times: Counter() for _, times in parts})
-            for key, times in parts:
-                one = told.of(key.text)
-                if one is None:
-                    return None
-                if one:
-                    taken[-1][times][one] += 1
-    return {times: _least([amounts[times] for amounts in taken]) for times in taken[0] if all(times in amounts for amounts in taken)}
-
-
-def _least(amounts: Sequence[Counter[Expr]]) -> Expr:
-    """The least of several sums of what is never less than 0: one that has all that another has is not."""
-    least: list[Counter[Expr]] = []
-    for amount in amounts:
-        if not any(other <= amount for other in least):
-            least = [*(other for other in least if not amount <= other), amount]
-    shared = reduce(and_, least)
-    apart = [sum((one * n for one, n in (amount - shared).items()), ZERO) for amount in least]
-    return sum((one * n for one, n in shared.items()), minimum(*apart) if len(apart) > 1 else ZERO)
-
-
-def _parts_of_way(derived: Derived, free: frozenset[str], name: str, way: Way) -> list[list[tuple[Key, Expr]]]:
-    """What a block takes of a stage's micro-batch, and how often: its kernels, what runs again, and what nothing hides of messages. Where it is not
-    known how many of its layers are under full recomputation, that of none and that of all: no number of them takes less than both."""
-    strategy, often = derived.result.strategy, symbol(runs(name))
-    waits = strategy.defer_embedding_wgrad_compute or "defer_embedding_wgrad_compute" in free
-    partial = "num_microbatches_with_partial_activation_checkpoints"
-    own = [d.key for d in way.definitions.values() if d.key.scope == "block" and d.key.block == name and not d.key.operation and d.key.phase]
-    always = [(k, often) for k in own if k.quantity == "t" and k.phase != "again" and not (waits and role_of(name).behind and k.phase == "weights")]
-    varies = [k for k in own if (k.quantity == "t" and k.phase == "again") or (k.quantity == "e" and k.axis)]
-    if getattr(strategy, partial) is not None or partial in free:
-        return [always]
-    if not way.in_full:
-        return [always + [(k, often) for k in varies]]
-    if "recompute" in free:
-        return [always + [(k, often) for k in varies if k.again == whole] for whole in (False, True)]
-    fully = layers(name, again=True).expr
-    return [always + [(k, fully if k.again else often - fully) for k in varies]]
-
-
-class _Told:
-    """Definitions of a way by what all strategies of the set have in common: by their symbols, where the derivation has the same."""
-
-    def __init__(self, own: Mapping[str, Definition], common: Common):
-        self._own, self._common = own, common
-        # of a symbol what it stands for; None where that is not known
-        self._made: dict[str, Expr | None] = {}
-
-    def of(self, name: str) -> Expr | None:
-        """By symbols that are common; None where it stands on others."""
-        if name not in self._made:
-            self._made[name] = self._told(name)
-        return self._made[name]
-
-    def _told(self, name: str) -> Expr | None:
-        made = self._own.get(name)
-        if made is None:
-            return symbol(name) if name in self._common else None
-        others: dict[str, Expr | Number] = {}
-        for part in made.expr.symbols():
-            told = self._made[part] if part in self._made else self.of(part)
-            if told is None:
-                return None
-            if told != symbol(part):
-                others[part] = told
-        if others:
-            return made.expr.substitute(others)
-        return symbol(name) if made == self._common.definitions.get(name) else made.expr
-
-
-def _of_common(derived: Derived, common: Common, free: frozenset[str], name: str) -> Expr:
-    """As far as they are common."""
-    strategy, again = derived.result.strategy, derived.result.lowered.checkpointed
-    waits = strategy.defer_embedding_wgrad_compute or "defer_embedding_wgrad_compute" in free
-    found = ZERO
-    for (block, whole), kernels in common.again.items() if strategy.num_microbatches_with_partial_activation_checkpoints is None else ():
-        of_all = layers(name, again=True).expr if name in again else ZERO
-        for kernel in kernels if block == name else ():
-            if kernel in common:
-                found = found + symbol(kernel) * (of_all if whole else symbol(runs(name)) - of_all)
-    for made in common.definitions.values():
-        key = made.key
-        if key.scope != "block" or key.block != name or key.quantity not in ("t", "e") or made.symbol not in common:
-            continue
-        often, checkpointed = symbol(runs(key.block)), layers(key.block, again=True).expr if key.block in again else ZERO
-        if key.quantity == "e" and key.axis and key.phase:
-            found = found + made.key.expr * (checkpointed if key.again else often - checkpointed)
-        elif key.operation and not key.again and not (waits and role_of(key.block).behind and key.phase == "wgrad"):
-            found = found + made.key.expr * often
-    return found
-
-
-def _memory(derived: Derived, common: Common) -> list[Definition]:
-    """The peak, or the least that it is; and that with what is kept free beside it."""
-    if _has(common, _PEAK):
-        found = [_said(LEAST_MEMORY, stages_max(_PEAK.expr), BYTE)]
-    else:
-        parts = [key.expr for key in _PARTS if _has(common, key)]
-        if not parts:
-            return []
-        least = maximum(sum(parts, ZERO), _at_the_turn(derived, common))
-        found = [_said(_STAGE_MEMORY, least, BYTE), _said(LEAST_MEMORY, stages_max(_STAGE_MEMORY.expr), BYTE)]
-    return [*found, _said(LEAST_NEED, LEAST_MEMORY.expr + _reserve(common), BYTE)]
-
-
-def _at_the_turn(derived: Derived, common: Common) -> Expr:
-    """What is held when the last micro-batch in flight turns from forward to backward: all that it saved too, but what the embedding did, which a
-    stage may have alone. A block holds what it saved at the worst kernel of its backward (`define_workspaces`)."""
-    result, embedding = derived.result, of_block("A", EMBEDDING)
-    if schedule_of(result.strategy).placement == "mirrored" or not all(_has(common, key) for key in (*_STAY, _ACTIVATIONS, embedding)):
-        return ZERO
-    weights, gradients, optimizer = (key.expr for key in _STAY)
-    # of a step's first micro-batch there are none yet, where no buffer waits for them
-    made = 1 if framework_of(result.strategy, result.assumptions).main_gradients else minimum(1, symbol("m") - 1)
-    return weights + gradients * made + optimizer + _ACTIVATIONS.expr - embedding.expr * symbol(runs(EMBEDDING))
-
-
-def _reserve(common: Common) -> Expr:
-    """Parts of what is kept free beside the least peak."""
-    found = ZERO
-    for part in RESERVES:
-        made = common.definitions.get(of_step("M_reserve", part).text)
-        if made is not None:
-            amount = made.expr.substitute({"M_peak": LEAST_MEMORY.expr})
-            found = found + (amount if common.holds(amount) else ZERO)
-    return found
-
-
-def _has(common: Common, key: Key) -> bool:
-    return key.text in common.definitions and key.text in common
+def _least(amounts: Iterable[Array]) -> Array:
+    return reduce(np.minimum, amounts)

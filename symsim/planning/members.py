@@ -6,7 +6,7 @@ A rule that refuses a strategy before it reads a free option refuses all members
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,9 +14,9 @@ import numpy as np
 
 from symsim.errors import InputError
 from symsim.grid.family import DERIVED, Array, Family, Rule, families
-from symsim.grid.names import DEGREES, SIZES
+from symsim.grid.names import DEGREES, SIZES, SPLITS
 from symsim.grid.space import Space
-from symsim.grid.variant import Undone, first_point, flags_of, joined, strategy_at, taken, variants
+from symsim.grid.variant import Undone, field_at, flags_of, strategy_at
 from symsim.inputs.architecture import Architecture
 from symsim.lowering.checks import whole_batches
 
@@ -35,23 +35,22 @@ class _Ruled:
         return all((n in free) == (n in self.free) and _same(fields.get(n), v) for n, v in self.read.items())
 
 
-class Cuts:
-    """What grids of sizes under other options share: what rules said, and how points are cut into parts where rules and degrees say the same."""
+class Ruled:
+    """What rules said of grids of sizes under other options, by their names. apart: of a grid of several families that of each, by the positions that
+    it has: what rules said of another model or system is not of this one."""
 
     def __init__(self) -> None:
-        self.ruled: dict[str, list[_Ruled]] = {}
-        self.made: dict[Hashable, "_Cut"] = {}
-        # of a grid of several families, those of each, by the positions that it has
-        self.apart: dict[Hashable, Cuts] = {}
+        self.said: dict[str, list[_Ruled]] = {}
+        self.apart: dict[Hashable, Ruled] = {}
 
 
 class Members(Family):
     """A family of a space whose options are one member's; `allowed` is where some member may run, `here` where this one does."""
 
-    def __init__(self, space: Space, chosen: Sequence[Array], free: frozenset[str], known: Cuts):
+    def __init__(self, space: Space, chosen: Sequence[Array], free: frozenset[str], known: Ruled):
         """known: what rules said at other options, which holds here too where the options are the same that they read."""
         super().__init__(space, chosen)
-        self._free, self._ruled = free, known.ruled
+        self._free, self._ruled = free, known.said
         # rules that somewhere read free options
         self._open: dict[str, Rule] = {}
         self.deciding = frozenset[str]()
@@ -93,12 +92,10 @@ class Members(Family):
         return found
 
     @cached_property
-    def told(self) -> list[tuple[str, Array]]:
-        """The arrays that tell how points are cut into parts, each with its name: options and degrees, where the rules let points run, and where
-        this member does. InputError where the options are none of a strategy."""
-        fields = [(name, v) for name, v in self.fields.items() if isinstance(v, np.ndarray)]
-        flags = [(f"flag {name}", v) for name, v in flags_of(self).items()]
-        return [*fields, *flags, *self.allowed, *(("here", mask) for mask in self.here)]
+    def apart(self) -> list[Array]:
+        """The arrays that tell which points share a derivation: options, and what of the degrees decides it."""
+        options = [v for n, v in self.fields.items() if isinstance(v, np.ndarray) and n not in (*SIZES, *DEGREES, *SPLITS)]
+        return [v for v in (*options, *map(np.asarray, flags_of(self).values())) if v.size > 1]
 
     @property
     def alike(self) -> bool:
@@ -130,25 +127,19 @@ def _same(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True)
 class Part:
-    """Points of a family that share a derivation. cut: the same part, perhaps under other options; point: one of its points at which the member
-    runs, where there is one."""
+    """Points of a family that share a derivation. undone: these points, and others beside them; runs: whether the member does at one of them, the
+    point of `undone`."""
 
     family: Members
-    cut: Undone
-    point: tuple[int, ...] | None
-
-    @cached_property
-    def undone(self) -> Undone:
-        """With the family's own options."""
-        fields = {n: self.cut.fields[n] if isinstance(v, np.ndarray) else v for n, v in self.family.fields.items()}
-        return replace(self.cut, family=self.family, fields=fields)
+    undone: Undone
+    runs: bool
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A grid of sizes under one member's options, cut into parts. Of every point: part, the number of its part, or -1; here: whether the member
-    runs at it; broken: the number of the rule that refuses all members, or -1. deciding: free options that rules read: with others of their
-    values a member may run where this one does not."""
+    """Points under one member's options, cut into parts. Of every point: part, the number of its part, or -1; here: whether the member runs at it;
+    broken: the number of the rule that refuses all members, or -1. deciding: free options that rules read: with others of their values a member may
+    run where this one does not."""
 
     parts: Sequence[Part]
     rules: Sequence[tuple[str, Members | None, str]]
@@ -162,90 +153,71 @@ class Parts:
         return said if family is None else family.why(name, number)
 
 
-@dataclass(frozen=True)
-class _Cut:
-    """A family cut into parts, which do not depend on its options but by what rules and degrees say. at: of each part a point at which the member
-    runs. part, here, broken: as of `Parts`, of the family's points alone; rules: the names that `broken` counts. alive: arrays that tell this
-    cut from others."""
-
-    undone: Sequence[Undone]
-    at: Sequence[tuple[int, ...] | None]
-    part: Array
-    here: Array
-    broken: Array
-    rules: Sequence[str]
-    alive: Sequence[Array]
-
-
-def parted(space: Space, free: frozenset[str], known: Cuts) -> Parts:
-    """A space of one member's options, of which some are free."""
+def members_of(space: Space, free: frozenset[str], known: Ruled) -> list[Members]:
+    """The families of a space of one member's options, of which some are free."""
     apart = list(families(space))
     if len(apart) == 1:
-        return _whole(Members(space, apart[0].chosen, free, known), known)
-    part, broken = (np.full(space.points, -1, dtype=np.int32) for _ in range(2))
-    here = np.zeros(space.points, dtype=bool)
+        return [Members(space, apart[0].chosen, free, known)]
+    own = (known.apart.setdefault(tuple(chosen.tobytes() for chosen in one.chosen), Ruled()) for one in apart)
+    return [Members(space, one.chosen, free, its) for one, its in zip(apart, own)]
+
+
+def parted(apart: Sequence[Members], points: Array) -> Parts:
+    """Points of a space, by their numbers, under one member's options."""
+    sizes = apart[0].space.sizes
+    positions = np.unravel_index(points, sizes)
+    part, broken = (np.full(len(points), -1, dtype=np.int32) for _ in range(2))
+    here = np.zeros(len(points), dtype=bool)
     parts: list[Part] = []
     rules: list[tuple[str, Members | None, str]] = []
     deciding = frozenset[str]()
-    for one in apart:
-        # what rules said of another model or system is not of this one
-        its = known.apart.setdefault(tuple(chosen.tobytes() for chosen in one.chosen), Cuts())
-        own = _whole(Members(space, one.chosen, free, its), its)
-        part = np.where(own.part >= 0, own.part + len(parts), part)
-        broken = np.where(own.broken >= 0, own.broken + len(rules), broken)
-        here |= own.here
-        parts += own.parts
-        rules += own.rules
-        deciding |= own.deciding
+    for family in apart:
+        inside = np.ones(len(points), dtype=bool)
+        for at, chosen, size in zip(positions, family.chosen, sizes):
+            if len(chosen) < size:
+                inside &= np.isin(at, chosen)
+        own = np.flatnonzero(inside)
+        if not len(own):
+            continue
+        try:
+            allowed, told = family.allowed, family.apart
+        except InputError as error:
+            broken[own] = len(rules)
+            rules.append(("model", None, str(error)))
+            continue
+        for name, mask in allowed:
+            lets = _at(mask, positions, own)
+            broken[own[~lets]] = len(rules)
+            rules.append((name, family, ""))
+            own = own[lets]
+        deciding |= family.deciding
+        if not len(own):
+            continue
+        for mask in family.here[len(allowed) :]:
+            here[own] = _at(mask, positions, own) if mask is family.here[len(allowed)] else here[own] & _at(mask, positions, own)
+        if len(family.here) == len(allowed):
+            here[own] = True
+        codes = np.zeros(len(own), dtype=np.int64)
+        for array in told:
+            distinct, which = np.unique(_at(array, positions, own), return_inverse=True)
+            codes = codes * len(distinct) + which if len(distinct) > 1 else codes
+        for code in np.unique(codes):
+            members = own[codes == code]
+            part[members] = len(parts)
+            parts.append(_part(family, positions, members, here))
     return Parts(parts, rules, part, here, broken, deciding)
 
 
-def _whole(family: Members, known: Cuts) -> Parts:
-    """The points of a family; those of others are in no part."""
-    space = family.space
-    try:
-        told = family.told
-    except InputError as error:
-        broken = np.where(_inside(family), 0, -1).reshape(-1)
-        return Parts([], [("model", None, str(error))], np.full(space.points, -1), np.zeros(space.points, dtype=bool), broken, frozenset())
-    key = tuple((name, id(array)) for name, array in told)
-    if key not in known.made:
-        known.made[key] = _cut(family, [array for _, array in told])
-    cut = known.made[key]
-    parts = []
-    for undone, at in zip(cut.undone, cut.at):
-        parts.append(Part(family, undone, at))
-    return Parts(parts, [(name, family, "") for name in cut.rules], cut.part, cut.here, cut.broken, family.deciding)
+def _at(array: Array, positions: Sequence[Array], own: Array) -> Array:
+    """An array over the axes of a grid, at some points."""
+    found: Array = array[tuple(p[own] if n > 1 else 0 for p, n in zip(positions, array.shape))] if array.size > 1 else array.reshape(-1)[0]
+    return np.broadcast_to(found, own.shape)
 
 
-def _inside(family: Members) -> Array:
-    inside = np.zeros(family.space.sizes, dtype=bool)
-    inside[np.ix_(*family.chosen)] = True
-    return inside
-
-
-def _cut(family: Members, alive: Sequence[Array]) -> _Cut:
-    space, inside = family.space, _inside(family)
-    part, broken = (np.full(space.points, -1, dtype=np.int32) for _ in range(2))
-    here = np.zeros(space.points, dtype=bool)
-    rules: list[str] = []
-    for name, allowed in family.allowed:
-        refused = inside & ~allowed
-        broken[refused.reshape(-1)] = len(rules)
-        rules.append(name)
-        inside &= allowed
-    found, at = list(variants(family)), []
-    for number, undone in enumerate(found):
-        runs = _numbers(undone, [*undone.masks, *family.here])
-        part[_numbers(undone, undone.masks)], here[runs] = number, True
-        first = first_point([taken(m, undone.chosen) for m in (*undone.masks, *family.here)], [len(c) for c in undone.chosen])
-        at.append(None if first is None else tuple(int(c[k]) for c, k in zip(undone.chosen, first)))
-    return _Cut(found, at, part, here, broken, rules, alive)
-
-
-def _numbers(undone: Undone, masks: Sequence[Array]) -> Array:
-    """The numbers of a part's points where all masks hold."""
-    mask = joined([taken(m, undone.chosen) for m in masks], [len(c) for c in undone.chosen])
-    numbers = np.ravel_multi_index(np.ix_(*undone.chosen), undone.family.space.sizes)
-    found: Array = numbers[np.broadcast_to(mask, numbers.shape)]
-    return found
+def _part(family: Members, positions: Sequence[Array], members: Array, here: Array) -> Part:
+    running = members[here[members]]
+    first = running[0] if len(running) else members[0]
+    point = tuple(int(p[first]) for p in positions)
+    chosen = tuple(np.unique(p[members]) for p in positions)
+    options = {n: field_at(v, point) for n, v in family.fields.items() if isinstance(v, np.ndarray) and n not in (*SIZES, *DEGREES, *SPLITS)}
+    return Part(family, Undone(family, chosen, {**family.fields, **options}, [*family.masks, *family.here], point), bool(len(running)))

@@ -2,7 +2,7 @@
 
 A cell is a choice of some options, the others free, and of the points of the grid of sizes those that may still be better than what was
 found. Of a cell no configuration takes less than the bound of its point (`least.py`), or needs less memory; what is not ruled out by that is cut
-by the next option, until all options that matter are chosen and its points are evaluated. The cell of the least bound goes first.
+by an option that decides between what its members do, until none does and its points are evaluated. The cell of the least bound goes first.
 """
 
 from __future__ import annotations
@@ -12,26 +12,29 @@ import math
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
-from itertools import count, product
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
 
+from symsim.evaluation.evaluated import evaluated
+from symsim.evaluation.numbers import Evaluation
 from symsim.grid.axes import Axis, DerivedAxis
 from symsim.grid.family import Array
-from symsim.grid.names import DEGREES, field_of
+from symsim.grid.names import field_of
 from symsim.grid.processes import cores, forked, shared
 from symsim.grid.reported import Reported
 from symsim.grid.space import Space
 from symsim.grid.stored import Asked as Derivable
 from symsim.grid.stored import Memories, shape
 from symsim.grid.variant import Variant, neighbours
-from symsim.planning.certain import Derived, derived
+from symsim.inputs.traced import order_of
+from symsim.planning.account import Account, Found, Known
 from symsim.planning.frameworks import Choice
-from symsim.planning.least import LEAST_MEMORY, LEAST_NEED, LEAST_TIME, Least
-from symsim.planning.members import Cuts, Part, Parts, parted
-from symsim.planning.ways import Free, Way, answers_that_vary, rows_of, ways_of
+from symsim.planning.least import OF_TRAINED, AllPasses, Least, Trees, empty
+from symsim.planning.members import Members, Part, Parts, Ruled, members_of, parted
+from symsim.planning.ways import Derivations, answers_that_vary, rows_of
 from symsim.program.base import Base
 from symsim.program.points import values_at
 from symsim.program.program import Program
@@ -41,8 +44,6 @@ _ROUNDING = 1e-9
 _SMALL = 1 << 13
 # grids under one member's options that are kept
 _MOST_PARTED = 1 << 12
-# options that the model which is derived follows from
-_OF_TRAINED = frozenset(("mtp_num_layers", "task_type"))
 # a program with more values is begun anew: what parts share is of few cells
 _MOST_VALUES = 20_000
 # so many parts are worth a process
@@ -52,75 +53,20 @@ _CELLS_A_ROUND = 4
 
 Progress = Callable[[str, float, float], None]
 Make = Callable[[Mapping[str, Any]], Base]
+Rows = tuple[int | None, ...]
 # of choices that are not made, rows other than the first, by the choice's number
 Others = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Found:
-    """A configuration: the value of the objective, its point in the grid of sizes, and its options besides."""
-
-    value: float
-    point: int
-    options: Mapping[str, Any]
-
-
-@dataclass
-class Account:
-    """What became of the configurations: refused by a rule, ruled out by the bound of time or of memory, or evaluated. bound: the least that one of
-    those ruled out by time could take."""
-
-    refused: dict[str, int] = field(default_factory=dict)
-    why: dict[str, str] = field(default_factory=dict)
-    slower: int = 0
-    larger: int = 0
-    evaluated: int = 0
-    bound: float = math.inf
-    cells: int = 0
-    derivations: int = 0
-
-    @property
-    def settled(self) -> int:
-        return sum(self.refused.values()) + self.slower + self.larger + self.evaluated
-
-    def add(self, other: "Account") -> None:
-        """What became of further configurations."""
-        for name, number in other.refused.items():
-            self.refused[name] = self.refused.get(name, 0) + number
-        self.why = {**other.why, **self.why}
-        self.slower, self.larger, self.evaluated = self.slower + other.slower, self.larger + other.larger, self.evaluated + other.evaluated
-        self.derivations, self.cells = self.derivations + other.derivations, self.cells + other.cells
-        self.bound = min(self.bound, other.bound)
-
-
-@dataclass
-class Known:
-    """What was found so far: the best of every kind; of every kind of options, by the kind of a point, the least; and what is needed to be one of the
-    best kinds."""
-
-    best: dict[tuple[Any, ...], Found] = field(default_factory=dict)
-    reached: dict[tuple[Any, ...], Array] = field(default_factory=dict)
-    enough: float = math.inf
-
-    def add(self, kind: tuple[Any, ...], code: int, found: Found, kinds: int, top: int) -> None:
-        """A configuration; of equal ones the first stays. kinds: how many kinds of points there are; top: how many of all are wanted."""
-        reached = self.reached.setdefault(kind, np.full(kinds, np.inf))
-        if found.value < reached[code]:
-            reached[code] = found.value
-            self.best[(*kind, code)] = found
-            if len(self.best) >= top:
-                self.enough = sorted(f.value for f in self.best.values())[top - 1]
-
-
-@dataclass(frozen=True)
 class Cell:
-    """rows: of each choice so far the row taken. points: of the grid of sizes, rising; low: of each, what none of the cell's is below. further:
-    choices that are to be made before more is known."""
+    """rows: of each choice the row taken, None while it is free. points: of the grid of sizes, rising; low: of each, what none of the cell's is
+    below. looked: whether that is all that is known of it, or what is known at little cost."""
 
-    rows: tuple[int, ...]
+    rows: Rows
     points: Array
     low: Array
-    further: int = 1
+    looked: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,7 +80,7 @@ class Goal:
     top: int
 
 
-Answer = tuple[Account, Known, set[int], bool]
+Answer = tuple[Account, Known, bool]
 
 
 @dataclass
@@ -153,7 +99,8 @@ class Search:
 
     def __init__(self, axes: Sequence[Axis], derived_axes: Sequence[DerivedAxis], choices: Sequence[Choice], make: Make, goal: Goal):
         self.axes, self.derived_axes, self.choices, self.make, self.goal = tuple(axes), tuple(derived_axes), tuple(choices), make, goal
-        self.space = Space(make(self._options(())), self.axes, self.derived_axes, option="--allow")
+        self.whole: Rows = tuple(None if len(choice.rows) > 1 else 0 for choice in self.choices)
+        self.space = Space(make(self._options(self.whole)), self.axes, self.derived_axes, option="--allow")
         self.account = Account()
         self.known = Known()
         self._beside: Beside | None = None
@@ -161,28 +108,25 @@ class Search:
         self._waiting: list[tuple[float, int, int, Cell]] = []
         self._order = count()
         self._memories = Memories()
-        self._derived: dict[str, Derived] = {}
-        self._least: dict[tuple[str, frozenset[str]], Least] = {}
-        self._further: dict[frozenset[str], bool] = {}
-        # blocks that had too many ways, with the free options
-        self._wayless: set[tuple[str, frozenset[str]]] = set()
+        self._rows = [rows_of(choice) for choice in self.choices]
+        self._trees: dict[str, Trees] = {}
+        self._passes = AllPasses()
+        self._made_first = OF_TRAINED
         self._program = Program(self.space.sizes, small=_SMALL)
-        self._idle: set[int] = set()
-        self._cuts = Cuts()
-        self._parted: dict[tuple[tuple[int, ...], Others], Parts] = {}
+        self._ruled = Ruled()
+        self._members_of: dict[tuple[Rows, Others], list[Members]] = {}
         self._codes, self._sized = self._kinds()
         given = {field_of(name) for name in self.space.columns} | {field_of(d.name) for d in self.derived_axes}
-        self._answers = answers_that_vary(make({}).strategy, self.choices, frozenset(given))
+        self._answers = answers_that_vary(make({}).strategy, self._rows, frozenset(given))
 
     @property
     def configurations(self) -> int:
-        return self.space.points * self._members(0)
+        return self.space.points * self._members(self.whole)
 
     def run(self, progress: Progress) -> list[Found]:
         """The best of each of the best kinds, the best first."""
-        self._sort_choices()
         total = float(self.configurations)
-        self._wait([Cell((), np.arange(self.space.points), np.zeros(self.space.points))])
+        self._wait([Cell(self.whole, np.arange(self.space.points), np.zeros(self.space.points))])
         try:
             while self._waiting or (self._beside is not None and self._beside.answer is not None):
                 if self._beside is None:
@@ -197,7 +141,7 @@ class Search:
 
     def _wait(self, cells: Sequence[Cell]) -> None:
         for cell in cells:
-            heapq.heappush(self._waiting, (float(cell.low.min()), -len(cell.rows), next(self._order), cell))
+            heapq.heappush(self._waiting, (float(cell.low.min()), cell.rows.count(None), next(self._order), cell))
 
     def _round(self, cells: int) -> None:
         """So many cells of those that wait, the one of the least bound first."""
@@ -210,31 +154,28 @@ class Search:
         self._round(_CELLS_A_ROUND)
         if beside.answer is None:
             return
-        account, known, idle, busy = beside.answer()
+        account, known, busy = beside.answer()
         self.account.add(account)
         for (*kind, code), found in known.best.items():
             self.known.add(tuple(kind), code, found, self._sized, self.goal.top)
-        self._idle |= idle
         beside.answer = beside.ask(pickle.dumps(((), self.known))) if busy else None
 
     # cells -------------------------------------------------------------------------------------------------------------
 
     def _cut(self, cell: Cell) -> list[Cell]:
-        """Rule out or evaluate the points of a cell, and cut what is left by the next option."""
-        depth, left = len(cell.rows), self._ruled_out(cell)
-        if not len(left.points):
-            return []
-        found = [left] if depth in self._idle and depth < len(self.choices) else self._looked(left)
-        return [replace(part, rows=(*cell.rows, *rows), further=1) for part in found for rows in self._rows(depth, part.further)]
+        """Rule out or evaluate the points of a cell, and cut what is left by an option."""
+        left = self._ruled_out(cell)
+        return self._looked(left) if len(left.points) else []
 
-    def _rows(self, depth: int, further: int) -> Iterator[tuple[int, ...]]:
-        return product(*(range(len(choice.rows)) for choice in self.choices[depth : depth + further]))
+    def _split(self, cell: Cell, at: int) -> list[Cell]:
+        """A cell for every row of a choice."""
+        return [replace(cell, rows=(*cell.rows[:at], row, *cell.rows[at + 1 :]), looked=False) for row in range(len(self.choices[at].rows))]
 
     def _ruled_out(self, cell: Cell) -> Cell:
         """Without the points that cannot be better than what was found."""
         worse = cell.low >= self._most(cell) * (1 - _ROUNDING)
         if worse.any():
-            self.account.slower += int(worse.sum()) * self._members(len(cell.rows))
+            self.account.slower += int(worse.sum()) * self._members(cell.rows)
             self.account.bound = min(self.account.bound, float(cell.low[worse].min()))
         return _of(cell, ~worse)
 
@@ -254,12 +195,13 @@ class Search:
     def _divided(self, cell: Cell) -> Cell:
         """Where a cell has many parts, half of them, and from then on all cells of their points, are searched beside: neighbours share what passes
         make, so that little is made twice. In another process, or on one core in turn: the certificate is the same. What is left of the cell."""
-        parts = self._parts(cell.rows)
+        parts = self._parts(cell.rows, cell.points)
         if len(parts.parts) < _FORK_PARTS:
             return cell
         self._of_two = True
         order = neighbours([part.undone for part in parts.parts])
-        points = np.isin(parts.part, order[len(order) // 2 :])
+        points = np.zeros(self.space.points, dtype=bool)
+        points[cell.points] = np.isin(parts.part, order[len(order) // 2 :])
         waiting, self._waiting = [own for *_, own in sorted(self._waiting)], []
         theirs = [own for one in (cell, *waiting) if len((own := _of(one, points[one.points])).points)]
         self._beside = self._other_process() if cores() > 1 else self._in_turn()
@@ -275,129 +217,153 @@ class Search:
     def _in_turn(self) -> Beside:
         other = copy(self)
         other._waiting = []
-        other._derived, other._least, other._further = dict(self._derived), dict(self._least), dict(self._further)
-        other._wayless, other._idle = set(self._wayless), set(self._idle)
         return Beside(lambda message: lambda: other.answer(*pickle.loads(message)))
 
     def answer(self, cells: Sequence[Cell], known: Known) -> Answer:
-        """Of a search beside one that has found `known`, a round with further cells: what became of them, what is known then, options that tell
-        nothing, and whether any cells are left."""
+        """Of a search beside one that has found `known`, a round with further cells: what became of them, what is known then, and whether any cells
+        are left."""
         self.account, self.known = Account(), known
         self._wait(cells)
         self._round(_CELLS_A_ROUND)
-        return self.account, self.known, self._idle, bool(self._waiting)
+        return self.account, self.known, bool(self._waiting)
 
     def _looked_here(self, cell: Cell) -> list[Cell]:
-        """Evaluate the points of a cell, or bound them; what is left, part by part."""
-        parts = self._parts(cell.rows)
-        cell = self._allowed(cell, parts)
+        """Evaluate the points of a cell, or bound them; what is left, part by part, cut by an option."""
         left: list[Cell] = []
-        for others in self._representatives(parts, len(cell.rows)):
-            parts = self._parts(cell.rows, others)
-            here = parts.here[cell.points]
-            left += self._looked_as(_of(cell, here), parts)
+        first = self._parts(cell.rows, cell.points)
+        for others in self._representatives(first, cell.rows):
+            parts = self._parts(cell.rows, cell.points, others) if others else first
+            allowed = self._allowed(cell, parts)
+            left += self._looked_as(cell, parts)
             # where the member does not run whose derivation is at hand, others may
-            cell = _of(cell, ~here)
+            cell = _of(cell, allowed & ~parts.here)
             if not len(cell.points):
                 break
-        return [c for c in (*left, cell) if len(c.points)]
+        if len(cell.points):
+            left += self._split(cell, cell.rows.index(None))
+        return [c for c in left if len(c.points)]
 
-    def _representatives(self, parts: Parts, depth: int) -> Iterator[Others]:
+    def _representatives(self, parts: Parts, rows: Rows) -> Iterator[Others]:
         """Members whose derivations may stand for all: that of the first rows, then those that differ in one choice that rules ask for."""
         yield ()
-        for at, choice in enumerate(self.choices[depth:], depth):
-            if not parts.deciding.isdisjoint(choice.names):
+        for at, choice in enumerate(self.choices):
+            if rows[at] is None and not parts.deciding.isdisjoint(choice.names):
                 yield from (((at, row),) for row in range(1, len(choice.rows)))
 
     def _looked_as(self, cell: Cell, parts: Parts) -> list[Cell]:
-        """Evaluate or bound points at which the member runs that the parts are of; what is left."""
-        left, depth, own = [], len(cell.rows), parts.part[cell.points]
-        for number in np.unique(own):
-            part, inside = parts.parts[number], _of(cell, own == number)
-            bounds = self._bounds(part, self._free(depth))
-            if not (bounds.known or bounds.exact):
-                # nothing is known so far, nor will it be of another part
-                self._idle.add(depth)
-                left.append(_of(cell, own >= number))
-                break
-            undone = part.undone
-            masks = [*undone.masks, *part.family.here]
-            variant = Variant(undone.chosen, masks, undone.family, undone.fields, _point(part), bounds.derived.result)
-            if self._decided(cell, part, bounds):
-                self._evaluate(inside, variant)
-            else:
-                left.append(replace(self._bound(inside, variant, bounds), further=self._further_choices(bounds, depth)))
+        """Evaluate or bound points at which the member runs that the parts are of; what is left, cut by an option."""
+        left = []
+        for number, part in enumerate(parts.parts):
+            if not part.runs:
+                continue
+            inside = _of(cell, (parts.part == number) & parts.here)
+            asked = part.undone.asked
+            looked = self._bound(inside, part, asked)
+            if isinstance(looked, Cell):
+                left.append(looked)
+                continue
+            inside, at = looked
+            if at is None and len(inside.points):
+                at = self._evaluate(inside, part, asked)
+            if at is not None:
+                left += self._split(inside, at)
         return left
 
-    def _allowed(self, cell: Cell, parts: Parts) -> Cell:
-        """Without the points at which no member runs."""
-        broken = parts.broken[cell.points]
-        for rule in np.unique(broken[broken >= 0]):
-            name, numbers = parts.rules[rule][0], cell.points[broken == rule]
-            self.account.refused[name] = self.account.refused.get(name, 0) + len(numbers) * self._members(len(cell.rows))
+    def _variant(self, part: Part, result: Evaluation) -> Variant:
+        undone = part.undone
+        return Variant(undone.chosen, undone.masks, undone.family, undone.fields, undone.point, result)
+
+    def _allowed(self, cell: Cell, parts: Parts) -> Array:
+        """At which points some member runs; the others are refused."""
+        for rule in np.unique(parts.broken[parts.broken >= 0]):
+            name, numbers = parts.rules[rule][0], cell.points[parts.broken == rule]
+            self.account.refused[name] = self.account.refused.get(name, 0) + len(numbers) * self._members(cell.rows)
             if name not in self.account.why:
                 self.account.why[name] = parts.why(int(rule), int(numbers[0]))
-        return _of(cell, broken < 0)
-
-    def _bounds(self, part: Part, free: frozenset[str]) -> Least:
-        # how much is known depends on the free options more than on the part: where the first had no sums, others are not asked for them
-        asked = replace(part.undone, point=_point(part)).asked
-        known, key = self._derivation(asked, not free or self._further.get(free, True))
-        if (key, free) not in self._least:
-            self._least[key, free] = Least(known, free, lambda name: self._ways(asked, name, free))
-            self._further.setdefault(free, self._least[key, free].further)
-        return self._least[key, free]
-
-    def _ways(self, asked: Derivable, name: str, free: frozenset[str]) -> list[Way] | None:
-        """A block under all rows of the free options; not where they change what is trained, nor where it had too many elsewhere."""
-        if _OF_TRAINED & free or asked.strategy.padding_free or asked.strategy.placement is not None or (name, free) in self._wayless:
-            return None
-        choices = tuple(rows_of(choice) for choice in self.choices if not free.isdisjoint(choice.names))
-        memory, model = self._memories.of(asked.trained, asked.assumptions, asked.system)
-        found = ways_of(asked, memory, model, name, Free(choices, self._answers))
-        if found is None:
-            self._wayless.add((name, free))
+        found: Array = parts.broken < 0
         return found
 
-    def _further_choices(self, bounds: Least, depth: int) -> int:
-        """How many choices are to be made before a derivation tells more than it does now."""
-        now = bounds.derived.known_without(self._free(depth))
-        more = (k for k in range(1, len(self.choices) - depth) if bounds.derived.known_without(self._free(depth + k)) != now)
-        return next(more, len(self.choices) - depth)
+    def _trees_of(self, asked: Derivable) -> Trees:
+        """What passes make at points that share a derivation, under all rows of the choices."""
+        first: dict[str, Any] = {}
+        for rows in self._rows:
+            if rows.rows[0] is not None and self._made_first.isdisjoint(rows.names):
+                first |= rows.rows[0]
+        base = replace(asked, strategy=asked.strategy.model_copy(update=first))
+        key = repr((self._memories.spelt(base.trained, base.assumptions, base.system), shape(base.strategy, base.trained)))
+        if key not in self._trees:
+            assert base.system is not None
+            memory, model = self._memories.of(base.trained, base.assumptions, base.system)
+            of = Derivations(memory, model, base.strategy, base.system, base.assumptions, self._rows, self._answers)
+            self._trees[key] = Trees(base, of, self._passes)
+        return self._trees[key]
 
-    def _decided(self, cell: Cell, part: Part, bounds: Least) -> bool:
-        """Whether all members of a cell cost the same and run at the same points."""
-        if not self._free(len(cell.rows)):
-            return True
-        kind = self._kind_of_options(cell.rows)
-        return bounds.exact and part.family.alike and kind is not None and self._free(len(cell.rows)).isdisjoint(self._of_stages)
-
-    def _bound(self, cell: Cell, variant: Variant, bounds: Least) -> Cell:
-        """What is left of a part, with the bounds of its points."""
+    def _bound(self, cell: Cell, part: Part, asked: Derivable) -> Cell | tuple[Cell, int | None]:
+        """What is left of a part, with the bounds of its points that cost little, if these are new; else with all bounds, and the choice to make
+        next; None where no bound knows one that matters."""
         if len(self._program.lowered) > _MOST_VALUES:
             self._program = Program(self.space.sizes, small=_SMALL)
-        held = Reported(replace(variant, result=bounds.of_memory), self._program)
-        memory, needed, capacity = (held.quantity(name) for name in (LEAST_MEMORY.text, LEAST_NEED.text, "memory.capacity"))
-        if not self._free(len(cell.rows)).isdisjoint(self._of_stages):
-            return cell
-        if self.goal.share is not None:
-            most, there = values_at([needed, capacity], cell.points, self.space.sizes)
-            larger = most * (1 - _ROUNDING) > there * self.goal.share
-            self.account.larger += int(larger.sum()) * self._members(len(cell.rows))
-            cell = _of(cell, ~larger)
-        if not len(cell.points):
-            return cell
-        if self.goal.objective == "time.step":
-            memory = Reported(replace(variant, result=bounds.of_both), self._program).quantity(LEAST_TIME.text)
-        (own,) = values_at([memory], cell.points, self.space.sizes)
-        return self._ruled_out(replace(cell, low=np.maximum(cell.low, np.where(own == own, own, 0.0) * (1 - _ROUNDING))))
+        trees = self._trees_of(asked)
+        self._made_first |= self._of_stages | trees.first
+        free = self._free(cell.rows)
+        for name in sorted(free & self._made_first):
+            return cell, self._free_choice(name, cell.rows)
+        tables = trees.tables(self._variant(part, empty(asked, asked.strategy)), cell.points, self._program)
+        chosen = {at: row for at, row in enumerate(cell.rows) if row is not None}
+        least = Least(trees, tables, asked.strategy, chosen, free, cell.points)
+        timed = self.goal.objective == "time.step"
+        if not cell.looked:
+            cell, most = self._fitting(cell, least, least.memory_that_stays())
+            if len(cell.points):
+                cell = self._slower(cell, least, least.time_of_kernels() if timed else most)
+            return replace(cell, looked=True)
+        if timed:
+            cell = self._slower(cell, least, least.time())
+        if len(cell.points):
+            cell, most = self._fitting(cell, least, least.memory())
+            cell = cell if timed else self._slower(cell, least, most)
+        return cell, self._next(least)
 
-    def _evaluate(self, cell: Cell, variant: Variant) -> None:
-        """The exact values of a part, one for all members."""
-        reported = Reported(variant, self._program)
+    def _fitting(self, cell: Cell, least: Least, memory: tuple[Array, Array]) -> tuple[Cell, Array]:
+        """Without the points that cannot fit; and their least peak."""
+        most, needed = memory
+        if self.goal.share is None:
+            return cell, most
+        larger = needed * (1 - _ROUNDING) > least.capacity * self.goal.share
+        self.account.larger += int(larger.sum()) * self._members(cell.rows)
+        least.only(~larger)
+        return _of(cell, ~larger), most[~larger]
+
+    def _slower(self, cell: Cell, least: Least, bounds: Array) -> Cell:
+        """Without the points that cannot be better than what was found."""
+        cell = replace(cell, low=np.maximum(cell.low, bounds * (1 - _ROUNDING)))
+        left = self._ruled_out(cell)
+        least.only(np.isin(cell.points, left.points, assume_unique=True))
+        return left
+
+    def _next(self, least: Least) -> int | None:
+        """The choice to make next: what tells kinds apart first, then what was read first."""
+        kinds = (at for at in least.asked if not frozenset(self.goal.kinds).isdisjoint(self.choices[at].names))
+        return next(kinds, next(iter(least.asked), None))
+
+    def _evaluate(self, cell: Cell, part: Part, asked: Derivable) -> int | None:
+        """The exact values of a part, one for all members; where these differ, a choice that decides."""
+        memory, model = self._memories.of(asked.trained, asked.assumptions, asked.system)
+        result = evaluated(model, asked.strategy, asked.assumptions, asked.overrides, asked.system, memory=memory)
+        self.account.derivations += 1
+        heard = dict(order_of(memory.done)[0]) | dict.fromkeys(self._trees_of(asked).first)
+        if asked.strategy.padding_free or asked.strategy.placement is not None:
+            heard |= dict.fromkeys(self._free(cell.rows))
+        # options by which rules let some members run and not others decide too
+        deciding = () if part.family.alike else sorted(part.family.deciding)
+        for name in (*self.goal.kinds, *heard, *deciding):
+            at = self._free_choice(name, cell.rows)
+            if at is not None:
+                return at
+        reported = Reported(self._variant(part, result), self._program)
         wanted = [reported.quantity(name) for name in (self.goal.objective, "memory.peak", "memory.reserve", "memory.capacity")]
         values, peak, reserve, capacity = values_at(wanted, cell.points, self.space.sizes)
-        self.account.evaluated += len(cell.points) * self._members(len(cell.rows))
+        self.account.evaluated += len(cell.points) * self._members(cell.rows)
         good = values == values
         if self.goal.share is not None:
             good &= peak + reserve <= capacity * self.goal.share
@@ -409,41 +375,40 @@ class Search:
         _, first = np.unique(codes[order], return_index=True)
         for k in order[first]:
             self.known.add(own, int(codes[k]), Found(float(values[k]), int(numbers[k]), self._options(cell.rows)), self._sized, self.goal.top)
+        return None
 
-    def _derivation(self, asked: Derivable, whole: bool = True) -> tuple[Derived, str]:
-        key = repr((whole, self._memories.spelt(asked.trained, asked.assumptions, asked.system), shape(asked.strategy, asked.trained)))
-        if key not in self._derived:
-            self._derived[key] = derived(asked, self._memories, whole)
-            self.account.derivations += 1
-        return self._derived[key], key
+    def _free_choice(self, name: str, rows: Rows) -> int | None:
+        """The number of a choice not made that an option or answer follows from."""
+        of = self._answers.get(name, frozenset((name,)))
+        return next((at for at, choice in enumerate(self.choices) if rows[at] is None and not of.isdisjoint(choice.names)), None)
 
-    def _parts(self, rows: tuple[int, ...], others: Others = ()) -> Parts:
-        found = self._parted.pop((rows, others), None)
+    def _parts(self, rows: Rows, points: Array, others: Others = ()) -> Parts:
+        found = self._members_of.pop((rows, others), None)
         if found is None:
-            found = parted(self._space(rows, others), self._free(len(rows)), self._cuts)
-            if len(self._parted) >= _MOST_PARTED:
-                self._parted.pop(next(iter(self._parted)))
-        self._parted[rows, others] = found
-        return found
+            found = members_of(self._space(rows, others), self._free(rows), self._ruled)
+            if len(self._members_of) >= _MOST_PARTED:
+                self._members_of.pop(next(iter(self._members_of)))
+        self._members_of[rows, others] = found
+        return parted(found, points)
 
     # options -----------------------------------------------------------------------------------------------------------
 
-    def _options(self, rows: Sequence[int], others: Others = ()) -> dict[str, Any]:
+    def _options(self, rows: Rows, others: Others = ()) -> dict[str, Any]:
         """Those chosen, and of the others the first row, but for some."""
-        at = [*rows, *[0] * (len(self.choices) - len(rows))]
+        at = [row or 0 for row in rows]
         for choice, row in others:
             at[choice] = row
         return {name: value for choice, k in zip(self.choices, at) for name, value in zip(choice.names, choice.rows[k])}
 
-    def _free(self, depth: int) -> frozenset[str]:
+    def _free(self, rows: Rows) -> frozenset[str]:
         """The options not chosen yet, and the answers that are not the same for all their rows."""
-        names = frozenset(name for choice in self.choices[depth:] for name in choice.names)
+        names = frozenset(name for choice, row in zip(self.choices, rows) if row is None for name in choice.names)
         return names | frozenset(answer for answer, of in self._answers.items() if not of.isdisjoint(names))
 
-    def _members(self, depth: int) -> int:
-        return math.prod(len(choice.rows) for choice in self.choices[depth:])
+    def _members(self, rows: Rows) -> int:
+        return math.prod(len(choice.rows) for choice, row in zip(self.choices, rows) if row is None)
 
-    def _space(self, rows: Sequence[int], others: Others = ()) -> Space:
+    def _space(self, rows: Rows, others: Others = ()) -> Space:
         return self.space.of(self.make(self._options(rows, others)))
 
     @property
@@ -451,22 +416,9 @@ class Search:
         """The options that what a stage holds follows from."""
         return frozenset(name for known in self.space.pipelines.values() for read in known for name in read)
 
-    def _sort_choices(self) -> None:
-        """The options that are read first come first, where all degrees are above 1 that can be."""
-        parts = [p for p in self._parts(()).parts if p.point is not None]
-        if not parts:
-            return
-        part = max(parts, key=lambda p: sum((p.undone.asked.strategy.__dict__[name] or 1) > 1 for name in DEGREES))
-        known, _ = self._derivation(replace(part.undone, point=_point(part)).asked)
-        masks = [*part.undone.masks, *part.family.here]
-        assert Reported(Variant(part.undone.chosen, masks, part.family, part.undone.fields, _point(part), known.result), self._program).slots
-        heard = {name: at for at, name in enumerate(known.heard)} | dict.fromkeys(self._of_stages, -1)
-        self.choices = tuple(sorted(self.choices, key=lambda c: min(heard.get(n, len(heard)) for n in c.names)))
-        self._parted.clear()
-
-    def _kind_of_options(self, rows: Sequence[int]) -> tuple[str, ...] | None:
+    def _kind_of_options(self, rows: Rows) -> tuple[str, ...] | None:
         """What of the options tells kinds apart; None where some of it is still free."""
-        if any(name in self._free(len(rows)) for name in self.goal.kinds):
+        if any(name in self._free(rows) for name in self.goal.kinds):
             return None
         chosen = self._options(rows)
         return tuple(str(chosen[name]) for name in self.goal.kinds if name in chosen)
@@ -488,11 +440,6 @@ class Search:
 def _answered(asked: bytes) -> Answer:
     found: Answer = shared().answer(*pickle.loads(asked))
     return found
-
-
-def _point(part: Part) -> tuple[int, ...]:
-    assert part.point is not None
-    return part.point
 
 
 def _of(cell: Cell, where: Array) -> Cell:

@@ -1,73 +1,79 @@
-"""What a block of the model costs under all rows of options that are still free: its passes by themselves, for every value that they read.
+"""What passes make under every row of options that are still free: their reads are traced, and each row of an option is tried that was read.
 
-The passes of one block are a program too, which reads few options. They are run for each row of a free option that they read first, of each
-such again for what they read next, until all ways are known: the block of any strategy of the set is one of these.
+Some passes are programs of their own, which read few options: those of a block, what stays in memory, what follows the pipeline. Run under the
+first row of every option they tell which free option they read first; run for each row of it, and of each such again for what they read
+next, they come to all ways in which any strategy has them. A way is kept by the rows that led to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 from symsim.algebra.formula import Derivation
+from symsim.algebra.key import Key, of_stage, of_step
 from symsim.algebra.quantity import Definition
 from symsim.cost.block_time import block_time, kernel_times
-from symsim.cost.count import derived_sizes
-from symsim.cost.step_time import network_of
+from symsim.cost.collectives import Network
+from symsim.cost.count import count_parameters, define_kept, derived_sizes
+from symsim.cost.memory_rank import rank_of
+from symsim.cost.memory_static import define_static
+from symsim.cost.reserve import RESERVES, define_reserve
+from symsim.cost.step_time import define_tail, network_of
 from symsim.errors import InputError
-from symsim.grid.stored import Asked
+from symsim.frameworks.kernels import Profile
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.strategies import read_strategy
 from symsim.inputs.strategy import ANSWERS, Strategy
 from symsim.inputs.system import System
-from symsim.inputs.traced import Memory, once, order_of
-from symsim.lowering.lower import declared_block, differentiated, placed_under, remembered
+from symsim.inputs.traced import Memory, once, order_of, parts_of
+from symsim.lowering.communicate import Placed
+from symsim.lowering.differentiate import Differentiated
+from symsim.lowering.lower import declared_block, declared_under, differentiated, placed_under, remembered
 from symsim.lowering.lowered import Lowered
+from symsim.lowering.remember import Remembered
 from symsim.lowering.tuned import tuned
+from symsim.placement.mesh import Mesh
 from symsim.planning.frameworks import Choice
 
-# of a block that has more, none are known
-_MOST_WAYS = 16
-
 Values = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Way:
-    """A block under some rows of free options. definitions: by symbol, those of its passes. in_full: whether layers of it are under full
-    recomputation, so that there are those too."""
-
-    definitions: Mapping[str, Definition]
-    in_full: bool
+Work = Callable[[Derivation, System, Architecture, Strategy, Mapping[str, str]], None]
+# by the number of a choice the row taken
+Chosen = Mapping[int, int]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a choice, as the options of a strategy have them; none where one of them is no strategy without further options."""
+    """The rows of a choice, as the options of a strategy have them; None for one that is no strategy without further options."""
 
     names: tuple[str, ...]
-    rows: tuple[Values, ...]
+    rows: tuple[Values | None, ...]
 
 
 def rows_of(choice: Choice) -> Rows:
+    return Rows(choice.names, tuple(_row(choice, row) for row in choice.rows))
+
+
+def _row(choice: Choice, row: Sequence[Any]) -> Values | None:
     try:
-        made = [read_strategy(dict(zip(choice.names, row)))[0] for row in choice.rows]
+        made = read_strategy(dict(zip(choice.names, row)))[0]
     except InputError:
-        return Rows(choice.names, ())
-    return Rows(choice.names, tuple({name: one.__dict__[name] for name in choice.names} for one in made))
+        return None
+    return {name: made.__dict__[name] for name in choice.names}
 
 
-def answers_that_vary(base: Strategy, choices: Sequence[Choice], others: frozenset[str]) -> dict[str, frozenset[str]]:
+def answers_that_vary(base: Strategy, choices: Sequence[Rows], others: frozenset[str]) -> dict[str, frozenset[str]]:
     """The answers (`ANSWERS`) that are not the same for all rows of choices, or that follow from other axes too, with the options that they follow
     from."""
     found = {}
     for answer, of in ANSWERS.items():
-        deciding = [rows_of(choice) for choice in choices if not of.isdisjoint(choice.names)]
-        if of.isdisjoint(others) and all(rows.rows for rows in deciding):
-            every = product(*(rows.rows for rows in deciding))
+        deciding = [rows for rows in choices if not of.isdisjoint(rows.names)]
+        if of.isdisjoint(others) and all(None not in rows.rows for rows in deciding):
+            every = product(*(cast(tuple[Values, ...], rows.rows) for rows in deciding))
             if len({getattr(base.model_copy(update={n: v for row in rows for n, v in row.items()}), answer) for rows in every}) == 1:
                 continue
         found[answer] = of
@@ -75,54 +81,180 @@ def answers_that_vary(base: Strategy, choices: Sequence[Choice], others: frozens
 
 
 @dataclass(frozen=True)
-class Free:
-    """Choices that are still free, and answers that are not the same for all of their rows."""
+class Passes:
+    """work: defines what follows from a strategy as it is read. wanted: which of it is asked for. several: sets of choices which, where none of
+    them is made, led to more ways than were asked for, whatever the points."""
 
-    choices: tuple[Rows, ...]
+    work: Work
+    wanted: Callable[[Key], bool]
+    several: set[frozenset[int]] = field(default_factory=set, compare=False)
+
+
+@dataclass(frozen=True)
+class Way:
+    """What passes make under some rows. definitions: by symbol what is wanted, and what it stands on; each is the one object of its memory."""
+
+    definitions: Mapping[str, Definition]
+
+    @cached_property
+    def key(self) -> frozenset[int]:
+        """The same for ways that are the same."""
+        return frozenset(map(id, self.definitions.values()))
+
+
+@dataclass
+class Derivations:
+    """Points that share a derivation, under any rows of the choices. base: a strategy of theirs, with the first row of every choice that is not made
+    before all else. answers: those that are not the same for all rows."""
+
+    memory: Memory
+    model: Architecture
+    base: Strategy
+    system: System
+    assumptions: Mapping[str, str]
+    choices: Sequence[Rows]
     answers: Mapping[str, frozenset[str]]
 
-    def asked_for(self, heard: Iterable[str], chosen: Mapping[int, Values]) -> int | None:
-        """The number of the choice that an option is of which was read first, of those not chosen yet."""
+    @cached_property
+    def tuned(self) -> Architecture:
+        return tuned(self.model, self.memory.begin(self.base)[0])
+
+    @cached_property
+    def given(self) -> Mapping[str, str]:
+        return resolve(self.assumptions)
+
+
+@dataclass
+class _Node:
+    """Some rows chosen, and what is made under them and the first rows of the rest. way: None where that cannot be derived; at: the choice, of those
+    not made, of which an option was read first."""
+
+    way: Way | None
+    at: int | None = None
+    rows: dict[int, "_Node"] = field(default_factory=dict)
+
+
+@dataclass
+class Tree:
+    """The ways of some passes at points that share a derivation, looked for as far as they are asked for."""
+
+    of: Derivations
+    passes: Passes
+    _root: _Node | None = None
+
+    def ways(self, chosen: Chosen, most: int) -> tuple[list[Way] | None, list[int]]:
+        """Those that strategies have under the rows chosen (None where there are more than so many, or where one cannot be derived), and the choices
+        not made that decide between them, as far as was looked."""
+        for known in self.passes.several:
+            if known.isdisjoint(chosen):
+                return None, sorted(known)
+        if self._root is None:
+            self._root = self._made({})
+        found: dict[frozenset[int], Way] = {}
+        asked: dict[int, None] = {}
+        waiting: list[tuple[_Node, dict[int, int]]] = [(self._root, {})]
+        runs = 0
+        while waiting:
+            node, at = waiting.pop()
+            way, next_ = node.way, node.at
+            if way is None:
+                return None, list(asked)
+            if next_ is None:
+                found[way.key] = way
+                runs += 1
+                continue
+            rows: Iterable[int] = (chosen[next_],) if next_ in chosen else range(len(self.of.choices[next_].rows))
+            if next_ not in chosen:
+                asked[next_] = None
+            for row in rows:
+                if row not in node.rows:
+                    if runs + len(waiting) >= most:
+                        self.passes.several.add(frozenset(asked))
+                        return None, list(asked)
+                    node.rows[row] = self._made({**at, next_: row})
+                waiting.append((node.rows[row], {**at, next_: row}))
+            if runs + len(waiting) > most:
+                self.passes.several.add(frozenset(asked))
+                return None, list(asked)
+        return list(found.values()), list(asked)
+
+    def _made(self, chosen: dict[int, int]) -> _Node:
+        of, update = self.of, dict[str, Any]()
+        for at, row in chosen.items():
+            values = of.choices[at].rows[row]
+            if values is None:
+                return _Node(None)
+            update |= values
+        same = of.tuned
+        read, book = of.memory.begin(of.base.model_copy(update=update))
+        try:
+            # one object where its kinds of layers are the same
+            if (model := tuned(of.model, read)) is not same:
+                return _Node(None)
+            self.passes.work(book, of.system, model, read, of.given)
+        except (InputError, _NotYet):
+            return _Node(None)
+        return _Node(Way(_closed(book.definitions, self.passes.wanted)), self._read_next(order_of(of.memory.done)[0], chosen))
+
+    def _read_next(self, heard: Iterable[str], chosen: Chosen) -> int | None:
+        """The number of the choice that an option is of which was read first, of those not made yet."""
         for name in heard:
-            of = self.answers.get(name, frozenset((name,)))
-            for at, rows in enumerate(self.choices):
+            of = self.of.answers.get(name, frozenset((name,)))
+            for at, rows in enumerate(self.of.choices):
                 if at not in chosen and not of.isdisjoint(rows.names):
                     return at
         return None
 
 
-def ways_of(asked: Asked, memory: Memory, model: Architecture, name: str, free: Free) -> list[Way] | None:
-    """Of a block, under all rows of free choices; None where there are too many, or a row that cannot be derived. The memory's derivation is none
-    of the strategy's afterwards."""
-    found: list[Way] = []
-    waiting: list[dict[int, Values]] = [{}]
-    assert asked.system is not None
-    same, given = tuned(model, memory.begin(asked.strategy)[0]), resolve(asked.assumptions)
+def _closed(made: Mapping[str, Definition], wanted: Callable[[Key], bool]) -> dict[str, Definition]:
+    """What is wanted of definitions, with all that it stands on."""
+    found: dict[str, Definition] = {}
+    waiting = [one for one in made.values() if wanted(one.key)]
     while waiting:
-        chosen = waiting.pop()
-        read, book = memory.begin(asked.strategy.model_copy(update={n: v for row in chosen.values() for n, v in row.items()}))
-        try:
-            # one object where its kinds of layers are the same
-            if (tuned_here := tuned(model, read)) is not same:
-                return None
-            way = Way(book.definitions, _way(book, asked.system, tuned_here, read, given, name))
-        except InputError:
-            return None
-        at = free.asked_for(order_of(memory.done)[0], chosen)
-        if at is None:
-            found.append(way)
-            continue
-        rows = free.choices[at].rows
-        if not rows or len(found) + len(waiting) + len(rows) > _MOST_WAYS:
-            return None
-        waiting += [{**chosen, at: row} for row in rows]
+        one = waiting.pop()
+        if one.symbol not in found:
+            found[one.symbol] = one
+            waiting += [made[name] for name in one.expr.symbols() if name in made]
     return found
 
 
+# the passes -----------------------------------------------------------------------------------------------------------
+
+
+def of_kernels(name: str) -> Passes:
+    """The kernels of a block, forward and backward."""
+
+    def work(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> None:
+        _kernels(book, *placed_under(model, strategy, given), name)
+
+    return Passes(work, lambda key: key.scope == "block" and key.quantity == "t" and bool(key.operation))
+
+
+def of_block(name: str) -> Passes:
+    """All that a block takes of a micro-batch's time, and what it keeps."""
+
+    def work(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> None:
+        profile, mesh = placed_under(model, strategy, given)
+        _block(book, profile, mesh, network_of(book, system, Lowered(profile, mesh, {}, {})), name)
+
+    def wanted(key: Key) -> bool:
+        """Sums of kernels by phase, messages that nothing hides by axis, and all that is kept."""
+        timed = (key.quantity == "t" and key.phase) or (key.quantity == "e" and key.axis)
+        return key.scope == "block" and not key.operation and bool(timed or (key.quantity == "A" and not (key.tensor or key.part)))
+
+    return Passes(work, wanted)
+
+
 @once
-def _way(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str], name: str) -> bool:
-    """The passes of one block, as the derivation has them; whether layers of it are under full recomputation."""
-    profile, mesh = placed_under(model, strategy, given)
+def _kernels(book: Derivation, profile: Profile, mesh: Mesh, name: str) -> None:
+    made = differentiated(declared_block(profile, mesh, name), profile, mesh)
+    kernel_times(book, name, made.placed, made.backward, profile)
+    derived_sizes(book, Lowered(profile, mesh, {}, {}))
+
+
+@once
+def _block(book: Derivation, profile: Profile, mesh: Mesh, network: Network, name: str) -> None:
+    strategy = profile.strategy
     made = differentiated(declared_block(profile, mesh, name), profile, mesh)
     kernels = kernel_times(book, name, made.placed, made.backward, profile)
     forms = {False: remembered(made, profile, False)}
@@ -130,7 +262,93 @@ def _way(book: Derivation, system: System, model: Architecture, strategy: Strate
         forms[True] = remembered(made, profile, True)
     lowered = Lowered(profile, mesh, {name: forms[False]}, {name: forms[True]} if True in forms else {})
     derived_sizes(book, lowered)
-    network = network_of(book, system, lowered)
     for whole, form in forms.items():
         block_time(book, network, lowered, name, whole, form, kernels)
-    return True in forms
+        define_kept(book, name, form, profile, whole)
+
+
+class _NotYet(Exception):
+    """What was asked for follows from what is kept for backward."""
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A block of which it is not known what is kept for backward."""
+
+    differentiated: Differentiated
+
+    @property
+    def placed(self) -> Placed:
+        return self.differentiated.placed
+
+    def __getattr__(self, name: str) -> Any:
+        raise _NotYet
+
+
+@dataclass(frozen=True)
+class _Sending(_Block):
+    """The same, with the messages that backward sends whatever is kept."""
+
+    @property
+    def backward_messages(self) -> Any:
+        return self.differentiated.backward_messages
+
+
+class _Unknown(Mapping[str, Any]):
+    """The layers under full recomputation, while it is not known whether there are any."""
+
+    def __getitem__(self, name: str) -> Any:
+        raise _NotYet
+
+    __iter__ = __len__ = __getitem__  # type: ignore[assignment]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        raise _NotYet
+
+
+def _before_kept(model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> tuple[Lowered, Lowered]:
+    """Without what is kept for backward; and with the messages that backward sends whatever is kept."""
+    profile, mesh, declared = declared_under(model, strategy, given)
+    made = {name: differentiated(one, profile, mesh) for name, one in declared.items()}
+    strict, sending = ({name: kind(one) for name, one in made.items()} for kind in (_Block, _Sending))
+    parts = [("block early", strict), ("checkpointed early", _Unknown()), ("block sending", sending), ("checkpointed sending", _Unknown())]
+    found = [cast(Mapping[str, Remembered], parts_of(strategy, kind, blocks)) for kind, blocks in parts]
+    return Lowered(profile, mesh, *found[:2]), Lowered(profile, mesh, *found[2:])
+
+
+def _stays(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> None:
+    _staying(book, *_before_kept(model, strategy, given))
+
+
+@once
+def _staying(book: Derivation, lowered: Lowered, sending: Lowered) -> None:
+    count_parameters(lowered, book)
+    define_static(rank_of(book, lowered))
+    define_reserve(rank_of(book, sending))
+
+
+def _follows(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> None:
+    lowered, _ = _before_kept(model, strategy, given)
+    _following(book, network_of(book, system, lowered), lowered)
+
+
+@once
+def _following(book: Derivation, network: Network, lowered: Lowered) -> None:
+    count_parameters(lowered, book)
+    define_tail(book, network, lowered)
+
+
+STAY = tuple(of_stage("M", part) for part in ("weights", "gradients", "optimizer"))
+KEPT_FREE = tuple(of_step("M_reserve", part) for part in RESERVES)
+TAIL = of_stage("t", "tail")
+
+
+def staying() -> Passes:
+    """What stays in memory for the whole step, and what is kept free beside it: the least, of groups that exchange messages whatever is kept for
+    backward."""
+    return Passes(_stays, lambda key: key in STAY or key in KEPT_FREE)
+
+
+def following() -> Passes:
+    """What follows the pipeline: gradients reduced, the update, parameters gathered."""
+    return Passes(_follows, lambda key: key == TAIL)

@@ -80,8 +80,10 @@ def lara_mixers(c: Config) -> list[LayerKind]:
     types = c.items("layer_types", str, c.depth) or [period[i % len(period)] for i in range(c.depth)]
     attending = typed(c, ["full_attention" if name == "linear_attention" else name for name in types])
     delta = LayerKind(mixer="linear_attention")
-    return [delta if name == "linear_attention" else kind.model_copy(update={"rope": kind.window is not None})
-            for kind, name in zip(attending, types, strict=True)]
+    return [
+        delta if name == "linear_attention" else kind.model_copy(update={"rope": kind.window is not None})
+        for kind, name in zip(attending, types, strict=True)
+    ]
 
 
 def glm_indexers(c: Config) -> list[LayerKind]:
