@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from test_report import expanded, undefined
 
+from symsim import derive as derive_named
 from symsim.algebra.expr import Expr, ceil, maximum, symbol
 from symsim.algebra.quantity import BYTE
 from symsim.algebra.typeset import _printer, names_of, width
@@ -25,7 +26,7 @@ from symsim.inputs.system import quantities
 from symsim.inputs.systems import load_system
 from symsim.pipeline.orders import order
 from symsim.report import SUFFIXES, gauges, html, plot, render_markdown, timeline_tex, write_report
-from symsim.report.amounts import human, rate, seconds
+from symsim.report.amounts import human, percent, rate, seconds
 from symsim.report.assumed import OF_A_SYSTEM
 from symsim.report.content import report
 from symsim.report.document import Equations, Gauges, Point, Roofline, Table, Timeline, as_spans
@@ -276,6 +277,16 @@ def test_long_maxima_are_taken_apart_without_loss() -> None:
     text = "".join(line for e in equations for line in e.lines)
     of_kinds = {n: ink.kinds._shape(symbol(n))[1] for n in result.derivation.definitions if n.startswith("M_at_")}
     assert all(shape in text for shape in of_kinds.values()) and len(set(of_kinds.values())) < len(of_kinds)
+
+
+def test_the_first_page_says_how_long_kernels_wait_for_the_host() -> None:
+    """Of small kernels the host is what binds, though each kernel by itself is bound by something else."""
+    result = derive_named("qwen3-next-80b-a3b", "tp=2,sp=true,pp=2,ep=8,etp=1,dp=16,num_microbatches=16", system="b200-sxm")
+    one = Step(result)
+    blocks = sum(float(one.stage(one.slowest)[n]) for n in ("tf_stage", "ti_stage", "tw_stage", "tr_stage"))
+    waits = (blocks - one.exposed(one.slowest) - sum(k.total for k in one.kernels)) / blocks
+    assert waits > 0.5 and f"{percent(waits)} of a micro-batch there goes by waiting for the host" in render_markdown(result)
+    assert "waiting for the host" not in render_markdown(made("dense")).partition("## 2 ")[0]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -66,7 +66,8 @@ def _input(argument: Argument) -> Input:
         return Input(name, "machine" if name.startswith("R_") else "sizes", base, argument.meaning, latex, values)
     unit, scale = _SAID.get(argument.unit, (argument.unit, 1.0))
     group: Group = "sizes" if name == "lam" else "machine" if name.startswith(_OF_SHEETS) else "coefficients"
-    return Input(name, group, base, argument.meaning, latex, (), unit, scale, domain(name) == "share")
+    share = domain(name) == "share" or argument.meaning.startswith("share of") and 0 < base <= 1
+    return Input(name, group, base, argument.meaning, latex, (), unit, scale, share)
 
 
 def _values(name: str, base: int) -> Iterable[int]:

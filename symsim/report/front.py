@@ -17,6 +17,7 @@ from symsim.report.totals import Totals, bar
 
 HEADING = "The answer"
 _MOST = 5  # numbers of the machine that the step is asked about
+_WAITS = 0.005  # share of a micro-batch from which waiting for launches is said
 _LEAST = 5e-5
 
 
@@ -115,6 +116,8 @@ def binds(step: Step) -> Table:
     kernels = sum(shares.values())
     longest = step.kernels[0]
     bound = ", ".join(f"{b} {percent(shares[b] / kernels)}" for b in sorted(shares, key=lambda b: -shares[b]))
+    waits = step.launching / float(step.stage(step.slowest)["t_stage"])
+    waiting = f"{percent(waits)} of a micro-batch there goes by waiting for the host to launch them. The rest: " if waits >= _WAITS else ""
     parts = step.memory(step.fullest)
     held = ", ".join(f"{MEMORY_PARTS[p]} {human(n, BYTE)}" for p, n in sorted(parts.items(), key=lambda item: -item[1]) if n)
     rows: list[tuple[str, Spans]] = [
@@ -123,6 +126,7 @@ def binds(step: Step) -> Table:
         (
             "its kernels",
             spans(
+                waiting,
                 f"{bound} of their time on that stage. The longest, ",
                 Code(longest.operation),
                 f" {longest.phase}, takes {percent(longest.total / kernels)} and is bound by {longest.bound}",

@@ -114,6 +114,13 @@ class Step:
         return stage_kernels(self.result, self.slowest)
 
     @cached_property
+    def launching(self) -> float:
+        """Seconds of one micro-batch on the slowest stage in which its kernels wait to be launched by the host."""
+        whole = float(self.stage(self.slowest)["t_stage"])
+        left = whole - sum(k.total for k in self.kernels) - self.exposed(self.slowest)
+        return left if left > 1e-9 * whole else 0.0
+
+    @cached_property
     def axes(self) -> list[str]:
         """Over which a block's messages go."""
         return [key.axis for key in exposed_of_stage(self.result.derivation) if key.phase == "forward"]

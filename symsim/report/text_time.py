@@ -90,7 +90,7 @@ def _kernels(step: Step) -> str:
     if len(step.kernels) > _MOST:
         rows.append([f"{len(step.kernels) - _MOST} other kernels", "", seconds(rest), _percent(rest / micro), "", ""])
     exposed = step.exposed(step.slowest)
-    for what, time in (("messages that nothing hides", exposed), ("waiting for the host's launches", micro - shown - rest - exposed)):
+    for what, time in (("messages that nothing hides", exposed), ("waiting for the host's launches", step.launching)):
         if time > 1e-9 * micro:
             rows.append([what, "", seconds(time), _percent(time / micro), "", ""])
     of = f" of stage {step.slowest}" if step.depth > 1 else ""
