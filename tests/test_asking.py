@@ -245,3 +245,12 @@ def test_the_command(tmp_path: Path) -> None:
     ):
         done = in_process.run("ask", *ASKED, *arguments)
         assert done.returncode == 2 and said in done.stderr
+
+
+def test_whole_numbers_are_cut_between_whole_numbers() -> None:
+    """The last that holds may be the first of the range, whose neighbour's cell no bound decides."""
+    result = symsim.derive("deepseek-v2", "tp=2,sp=true,pp=2,num_microbatches=8", system="a100-sxm-80")
+    one, two = (symsim.derive("deepseek-v2", f"tp=2,sp=true,pp=2,num_microbatches=8,micro_batch_size={b}", system="a100-sxm-80") for b in (1, 2))
+    limit = (float(one.value("time.step")) + float(two.value("time.step"))) / 2
+    assert result.largest("b", where=f"time.step <= {limit!r}").value == 1
+    assert result.largest("b", where=f"time.step <= {float(one.value('time.step')) * 1.001!r}").value == 1

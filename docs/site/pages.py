@@ -24,7 +24,7 @@ from symsim.report.mathml import mathml  # noqa: E402
 # pages, and files that pages lead to, by their place in the repository; docs/ itself is the site's root
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "reports/README.md": "reports/README.md"}
 PAGES |= {"models/kernels/README.md": "models/kernels/README.md"}
-COPIED = ("reports/*.html", "reports/*.tex", "derivations/*.yaml", "derivations/*.json", "LICENSE")
+COPIED = ("reports/*.html", "reports/*.tex", "derivations/*.yaml", "derivations/*.json", "models/strategies/*.yaml", "LICENSE")
 FOLDERS = {"reports": "reports/README.md", "derivations": "derivations/index.md", "models/kernels": "models/kernels/README.md"}
 
 _LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")

@@ -95,7 +95,7 @@ def _by_cells(curve: Curve, enclosed: Enclosed, within: Range) -> Signs:
             found += _monotone(curve.at, a, b, within.whole)
         else:
             middle = _middle(a, b)
-            middle = float(math.floor(middle)) if within.whole and math.floor(middle) > a else middle
+            middle = float(math.floor(middle)) if within.whole and math.floor(middle) >= a else middle
             after = middle + 1 if within.whole and middle == math.floor(middle) and middle + 1 <= b else middle
             waiting += [(after, b), (a, middle)]
     return Signs(_joined(found), None, cells, unknown)
