@@ -313,6 +313,7 @@ def test_closed_forms_are_those_of_the_kernels() -> None:
     assert [e.left for e in equations] == [
         r"t_{\mathrm{product}}",
         r"t_{\mathrm{product},\mathrm{compute}}",
+        r"n_{\mathrm{product},\mathrm{tiles}}",
         r"t_{\mathrm{product},\mathrm{memory}}",
     ]
     arguments = {a for m in formula.terms for atom, _ in m if hasattr(atom, "arguments") for a in atom.arguments}
