@@ -55,7 +55,7 @@ def altair_chart(title: str, charted: Charted) -> Any:
         import altair
     except ImportError:
         raise InputError("to_altair needs the package altair; pip install 'symsim[altair]'") from None
-    kinds = ["log" if log else "linear" for log in charted.log]
+    kinds: list[Literal["log", "linear"]] = ["log" if log else "linear" for log in charted.log]
     across, up, part = charted.titles
     chart = altair.Chart(altair.Data(values=[dict(row) for row in charted.rows]), title=title)
     colour = altair.Color("part:N", title=part or None, sort=charted.parts, scale=altair.Scale(range=["#" + c for c in COLOURS]))
