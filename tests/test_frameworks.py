@@ -114,7 +114,15 @@ def test_each_fact_of_module_code_shows(fact, monkeypatch):
     """A model lowered with modules that are so runs other kernels than one whose modules are not."""
     model = "mixtral-8x7b" if fact.startswith(("router", "top_k", "sparsemixer")) else "gpt3-175b" if fact.endswith("_norm") else DENSE
     model = "qwen1.5-moe-a2.7b" if fact.startswith("shared") else model
-    model = {"norm_in_fp32": "gpt3-175b", "norm_scale_cast": "llama4-scout"}.get(fact, model)
+    elsewhere = {
+        "norm_in_fp32": "gpt3-175b",
+        "norm_scale_cast": "llama4-scout",
+        "plain_norm_by_power": "llama4-scout",
+        "gated_norm_in_fp32": "kimi-linear-48b-a3b",
+        "decay_bounded": "kimi-linear-48b-a3b",
+        "sinks_in_fp32": "gpt-oss-20b",
+    }
+    model = elsewhere.get(fact, model)
     strategy = "fusion=eager,tuner_type=lora,target_modules=all_linear" if fact in ("router_is_linear", "linears_of_its_own") else "fusion=eager"
     code = symsim.load_model(model).modelling
     monkeypatch.setitem(MODULE_CODE, code, ModuleCode(router_in_fp32=fact == "router_weight_in_fp32", norm_weight_in_fp32=fact == "norm_weight_cast"))

@@ -78,7 +78,9 @@ def test_bytes_of_a_kernel_are_those_of_its_seconds(name: str, monkeypatch: pyte
             seconds = whole(book.formula(of_block("t", block, operation=op.name, phase=kernel.label).text).value(known))
             bytes = Fraction(book.formula(of_block("U", block, operation=op.name, phase=kernel.label).text).value(known))
             backward += bytes
-            if seconds != bytes and (seconds or not flash(op)):
+            # beside attention's backward its passes run, whose bytes are in its seconds alone
+            beside = flash(op) and kernel.label == "backward" and seconds > bytes
+            if seconds != bytes and (seconds or not flash(op)) and not beside:
                 wrong.append((block, op.name, kernel.label, bytes, seconds))
         assert backward == book.formula(f"U_{block}").value(known)
         for op in remembered.placed.block.ops:

@@ -58,7 +58,7 @@ ALLOWED: dict[str, str] = {
         report/blocks.py:Blocks._operations report/blocks.py:Blocks._operation report/blocks.py:Blocks._tensor report/text_time.py:title
         cost/memory_backward.py:_of_attention frameworks/narrow.py:as_stored lowering/adapt.py:module_names lowering/adapt.py:_of_loss
         lowering/adapt.py:_with_adapters lowering/adapt.py:_function cost/workspace.py:_Walk.__init__ cost/workspace.py:_returned
-        lowering/marked.py:names_of frameworks/streams.py:eager_hyper_weights.part""",
+        lowering/remember.py:_narrows lowering/marked.py:names_of frameworks/streams.py:eager_hyper_weights.part""",
     "the label of an axis, as it is made of axes": "lowering/verify.py:_messages compat/simumax/messages.py:Messages.seconds",
     "text as it is written: LaTeX, code, prose, a title": """
         algebra/expr.py:Expr.__str__ algebra/written.py algebra/typeset.py:_product algebra/typeset.py:width
@@ -69,6 +69,7 @@ ALLOWED: dict[str, str] = {
         report/typst.py report/typst_math.py report/timeline_tex.py report/figure.py report/closed_forms.py:_form
         report/assumed.py:_together report/timing.py:_coded
         grid/shown.py grid/space.py:Space._setting grid/refused.py
+        report/over_kinds.py:OverKinds.summed report/over_kinds.py:_indexed report/parts.py:_below
         compat/simumax/messages.py:Messages.gathered_again""",
     "a mark that symsim itself puts in front": "algebra/asymptote.py planning/members.py:Members.why planning/plan.py:_reason",
     "a file's name or contents, or another program's": """

@@ -98,7 +98,7 @@ def test_options_add() -> None:
     # embedding, layers and head; what they keep, without and with recomputation, and layers that are run again
     assert ran["differentiated"] <= 4 and ran["kernel_times"] <= 4 and ran["remembered"] <= 7
     # the end of a step reads neither what is recomputed nor how products and messages overlap
-    assert ran["_step"] == ran["_tail"] == 4 and ran["define_activations"] == 2
+    assert ran["_step"] == ran["define_tail"] == 4 and ran["define_activations"] == 2
     assert ran["_seconds"] <= 12
 
 

@@ -17,6 +17,7 @@ from symsim.algebra.expr import Expr
 from symsim.frameworks.recompute import DISCARD
 from symsim.inputs.conventions import OWN, Conventions, Leaf, last_part
 from symsim.ir.block import NARROW, WIDTHS, Block, Op, Tensor
+from symsim.ir.collectives import COLLECTIVES
 from symsim.ir.messages import Message, Purpose
 from symsim.ir.operations import OPERATIONS, Cast, Projection, Redistribution
 from symsim.lowering.communicate import Placed
@@ -196,7 +197,8 @@ def kept_as(placed: Placed, name: str, keep_gathered: bool) -> str:
 
 def _comes_back(placed: Placed, op: Op) -> bool:
     """Whether an operation is the exchange of attention's output, which is kept behind it and exchanged again for the backward."""
-    maker = placed.block.producer(op.inputs[0]) if placed.mesh.returns_output and op.kind == "all_to_all" else None
+    exchanged = op.kind in COLLECTIVES and COLLECTIVES[op.kind].carried == "exchange"
+    maker = placed.block.producer(op.inputs[0]) if placed.mesh.returns_output and exchanged else None
     return maker is not None and OPERATIONS[maker.kind].role == "attention"
 
 

@@ -253,7 +253,7 @@ def plan(
 
     >>> found = plan("smollm2-360m", "h100-sxm", world=4, global_batch_size=16, fix="cp=1,pp=1,vpp=1,recompute=none,overlap_grad_reduce=true")
     >>> found.fits, found.certificate.excluded, found.best[0].result.strategy.world_size
-    (True, 3, 4)
+    (True, 0, 4)
     """
     began = time.perf_counter()
     loaded = model if isinstance(model, LoadedModel) else model_of(model)

@@ -43,7 +43,9 @@ class Tally:
     def see(self, command: str, found: Mapping[str, float], wanted: Mapping[str, float], where: str) -> None:
         self.compared[command] += 1
         for name, number in wanted.items():
-            if name not in found or not math.isclose(found[name], number, rel_tol=ROUNDING):
+            # eval rounds bytes up to whole ones
+            rounded = name.startswith("memory.") and 0 <= number - found.get(name, math.inf) < 1
+            if name not in found or not (rounded or math.isclose(found[name], number, rel_tol=ROUNDING)):
                 self.wrong.append(f"{command}: {name} is {found.get(name)} and not {number} ({where})")
 
 
