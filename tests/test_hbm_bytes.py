@@ -54,8 +54,8 @@ def at_one_byte_a_second(result: Result) -> Mapping[str, Number]:
     known = dict(result.values)
     known |= {n: Fraction(10) ** 60 for n in known if n.startswith("Phi")}
     known |= {n: 1 for n in known if n.startswith(("eta_", "phi_"))} | {n: 0 for n in known if n.startswith(("phi_", "t_", "tau_"))}
-    known["B_hbm"] = 1
-    return known
+    # of a machine whose attention has no passes beside its backward (tests/test_curves.py has what these move)
+    return known | {"B_hbm": 1, "sigma_fab": 0}
 
 
 def whole(value: Number) -> Fraction:
@@ -78,9 +78,7 @@ def test_bytes_of_a_kernel_are_those_of_its_seconds(name: str, monkeypatch: pyte
             seconds = whole(book.formula(of_block("t", block, operation=op.name, phase=kernel.label).text).value(known))
             bytes = Fraction(book.formula(of_block("U", block, operation=op.name, phase=kernel.label).text).value(known))
             backward += bytes
-            # beside attention's backward its passes run, whose bytes are in its seconds alone
-            beside = flash(op) and kernel.label == "backward" and seconds > bytes
-            if seconds != bytes and (seconds or not flash(op)) and not beside:
+            if seconds != bytes and (seconds or not flash(op)):
                 wrong.append((block, op.name, kernel.label, bytes, seconds))
         assert backward == book.formula(f"U_{block}").value(known)
         for op in remembered.placed.block.ops:
