@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from symsim.api.result import Result, derive
+from symsim.errors import InputError
 from symsim.inputs.architecture import Architecture, HyperConnections
 from symsim.inputs.attention import Attention
 from symsim.inputs.hf import read_config
@@ -61,6 +62,30 @@ def test_fused_kernels_make_the_iterations_again() -> None:
     model = load_model("llama3.2-1b").architecture
     few, many = (derive(connected(model, 4, turns), load_strategy("")) for turns in (2, 20))
     assert few.numbers["A_dense"] == many.numbers["A_dense"]
+
+
+def test_streams_mixed_by_three_kernels() -> None:
+    """Unfused, what is mixed and what is spread are written and read again, each as wide as the streams; the same is kept."""
+    model = connected(load_model("llama3.2-1b").architecture, 4)
+    fused, apart = (derive(model, load_strategy(f"use_fused_mhc={said}")) for said in ("true", "false"))
+    assert apart.numbers["F_dense"] == fused.numbers["F_dense"]
+    streams, weights = 4096 * 4 * 2048 * 2, 4096 * (4 + 16) * 2  # the weights that spread and mix have 16-bit copies
+    assert apart.numbers["A_dense"] - fused.numbers["A_dense"] == -2 * weights
+    assert apart.numbers["Q_dense"] - fused.numbers["Q_dense"] == 2 * (4 * streams + 2 * weights)
+
+
+def test_streams_are_made_again_from_what_a_layer_reads() -> None:
+    """mhc: of the streams a layer's input stays, and what mixer and network made."""
+    model = connected(load_model("llama3.2-1b").architecture, 4)
+    result = derive(model, load_strategy("recompute=selective,recompute_modules=mhc"))
+    kept = {item.tensor.name for item in result.lowered.blocks["dense"].saved}
+    wide = {name for name in kept if "n_r" in result.lowered.blocks["dense"].placed.block.tensors[name].dims}
+    assert wide == {"x"} and {"attention.o_proj.out", "mlp.down_proj.out"} <= kept
+    assert not any(name.endswith("_connection.collapsed") for name in kept)
+    with pytest.raises(InputError, match="recompute_modules=mhc needs hyper-connections"):
+        derive(load_model("llama3.2-1b").architecture, load_strategy("recompute=selective,recompute_modules=mhc"))
+    with pytest.raises(InputError, match="mhc.mlp is refused"):
+        derive(model, load_strategy("recompute=selective,recompute_modules=mhc+mlp"))
 
 
 def test_what_does_not_go_together() -> None:

@@ -571,6 +571,21 @@ def test_what_the_newest_arguments_become() -> None:
         assert ledger[key].fate == "no_cost_effect" and ledger[key].why, key
 
 
+def test_residual_streams_of_megatron(tmp_path: Path) -> None:
+    """Mixed op by op unless fused kernels are asked for; what is made again of more layers than one is said."""
+    from test_compressed_attention import CONFIG
+
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    command, again = f"megatron sft --model {tmp_path}", " --recompute_granularity selective --recompute_modules mhc"
+    assert placed_of(command).use_fused_mhc is False and placed_of(f"{command} --use_fused_mhc true").use_fused_mhc is True
+    assert rows(job(command))["use_fused_mhc"].fate == "derived"
+    assert rows(job(f"{command} --mhc_recompute_layer_num 2"))["mhc_recompute_layer_num"].fate == "no_cost_effect"
+    for count, fate in ((1, "mapped"), (4, "not_modelled")):
+        found = job(f"{command}{again} --mhc_recompute_layer_num {count}")
+        assert found.placed().recompute_modules == ("mhc",) and rows(found)["mhc_recompute_layer_num"].fate == fate
+    assert rows(job(command + again))["mhc_recompute_layer_num"].fate == "not_modelled"
+
+
 def placed_of(command: str) -> Strategy:
     return job(command).placed()
 
@@ -637,6 +652,7 @@ def test_a_decoder_that_rests_behind_a_trained_projector() -> None:
         ("swift sft --tuner_type lora --deepspeed zero2", False),
         ("swift sft --tuner_type full", False),
         ("megatron sft --tuner_type lora --lora_dtype bfloat16", False),
+        ("megatron sft --tuner_type lora --lora_dtype float32", False),
     ],
 )
 def test_adapters_of_replicas_are_fp32_unless_told(words: str, cast: bool) -> None:

@@ -11,6 +11,7 @@ import pytest
 from symsim.api.result import derive
 from symsim.evaluation import evaluated
 from symsim.evaluation.idle import idle_fields, idle_options
+from symsim.inputs.architecture import HyperConnections
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.layer_pattern import parse_layers
 from symsim.inputs.models import load_model, override_architecture
@@ -97,6 +98,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "bias_dropout_fusion": ("gpt3-175b", {"seq_length": 1024}, False),
     "masked_softmax_fusion": (DENSE + " written out", {"seq_length": 512}, False),
     "norm_fusion": (DENSE, {}, False),
+    "use_fused_mhc": (DENSE + " with streams", {}, False),
     "cross_entropy_fusion": (DENSE, {"tp": 4}, "native"),
     "cross_entropy_chunks": (DENSE, {"cross_entropy_fusion": "liger"}, 4),
     "use_transformer_engine_op_fuser": (MOE, {"ep": 4, "fp8": "mxfp8"}, True),
@@ -259,6 +261,8 @@ def _output(model: str, around: str, assumptions: str) -> str:
     """Everything eval reports, the strategy and assumptions themselves aside."""
     architecture = load_model(model.split()[0]).architecture
     written_out = {"attention_kernel": "math"} if model.endswith("written out") else {}
+    if model.endswith("with streams"):
+        architecture = architecture.model_copy(update={"hyper_connections": HyperConnections(streams=4)})
     if model.endswith("without experts"):
         architecture = architecture.model_copy(update={"layers": parse_layers("61 * dense"), "moe": None})
     if model.endswith("with biases"):

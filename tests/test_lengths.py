@@ -360,6 +360,14 @@ def test_rows_without_padding_of_a_job(tmp_path: Path) -> None:
         assert {row.key: row for row in free.rows}["mlp_padding_free"].fate == "no_cost_effect"
 
 
+def test_networks_without_padding_are_of_rows_side_by_side() -> None:
+    """One row of a micro-batch has no padding (mcore-bridge transformer_layer.py)."""
+    for rows, fate in (("1", "no_cost_effect"), ("2", "not_modelled")):
+        words = ["megatron", "sft", "--mlp_padding_free", "true", "--max_length", "8192", "--micro_batch_size", rows]
+        job = load_job("swift", *words, variables={"world": "8"})
+        assert {row.key: row for row in job.rows}["mlp_padding_free"].fate == fate
+
+
 @pytest.mark.parametrize("rows", [1, 2])
 def test_rows_padded_to_the_longest_of_a_job(tmp_path: Path, rows: int) -> None:
     """One row of a micro-batch is as long as its sample; of two the longer is not known, and no packing is meant."""

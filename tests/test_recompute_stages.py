@@ -143,6 +143,23 @@ def test_some_micro_batches_of_a_window_run_nothing_again():
     assert partly / wholly == pytest.approx((forward + again * sum(shares) / pp) / (forward + again))
 
 
+def test_some_passes_of_a_rank_of_several_chunks_run_nothing_again():
+    """The interleaved loop counts passes through a chunk: pass k runs again where k % (warm-up + 1) >= N."""
+    pp, vpp, m, kept = 4, 2, 315, 3
+    options = f"pp={pp},vpp={vpp},num_microbatches={m},microbatch_group_size_per_vp_stage=5,recompute=full"
+    result, plain = derived(f"{options},{PARTIAL}={kept}"), derived(options)
+    whole = result.numbers["A_dense"] - result.numbers["A_dense_ckpt"]
+    for stage, before in zip(result.stages, plain.stages):
+        own, alike = result.stage_numbers(stage), plain.stage_numbers(before)
+        window = 2 * (pp - 1 - stage.index) + (vpp - 1) * 5 + 1
+        again = [k % window >= kept for k in range(m * vpp)]
+        # windows of 5, 7, 9 and 11 passes: the last one is not whole
+        assert own["tr_stage"] * m * vpp == pytest.approx(alike["tr_stage"] * sum(again), rel=6e-3)
+        held = max(sum(not a for a in again[k : k + window]) for k in range(m * vpp - window + 1))
+        assert own["M_stage_activations"] - alike["M_stage_activations"] == held * 8 * whole / vpp
+    assert plain.value("time.step") > result.value("time.step")
+
+
 def test_all_or_none_of_the_micro_batches():
     options = "pp=4,num_microbatches=8,recompute=full"
     none, plain = derived(f"{options},{PARTIAL}=0"), derived(options)
@@ -166,9 +183,10 @@ def test_a_grid_of_micro_batches_that_keep_what_they_need():
     ("options", "said"),
     [
         ("pp=4,num_microbatches=8", "needs recompute=full, and recompute is none"),
-        ("pp=4,vpp=2,num_microbatches=8,recompute=full", "is of the schedule 1f1b with pp above 1 and vpp=1"),
+        ("pp=4,schedule=gpipe,num_microbatches=8,recompute=full", "is of the schedule 1f1b with pp above 1"),
+        ("pp=4,vpp=2,num_microbatches=4,recompute=full", "pp=4 needs 6 or more, and there are 4"),
         ("recompute=full", "is of the schedule 1f1b"),
-        ("pp=4,num_microbatches=2,recompute=full", "pp=4 needs as many, and there are 2"),
+        ("pp=4,num_microbatches=2,recompute=full", "pp=4 needs 4 or more, and there are 2"),
     ],
 )
 def test_micro_batches_that_cannot_keep(options, said):
@@ -182,7 +200,7 @@ def test_micro_batches_that_cannot_keep(options, said):
         ("--recompute-granularity full --recompute-method uniform", "mapped"),
         ("--recompute-granularity selective", "not_modelled"),
         ("", "no_cost_effect"),
-        ("--recompute-granularity full --recompute-method uniform --num-layers-per-virtual-pipeline-stage 1", "not_modelled"),
+        ("--recompute-granularity full --recompute-method uniform --num-layers-per-virtual-pipeline-stage 1", "mapped"),
     ],
 )
 def test_megatrons_argument(more, fate):

@@ -30,7 +30,7 @@ _STAGE = {
     "mtp_copies_i": (r"\hat{D}^{(i)}", "multi-token prediction depths whose parameters stage i holds"),
     "received_i": (r"n^{(i)}_{\mathrm{in}}", "boundary tensors that stage i receives in the forward of a micro-batch"),
     "returned_i": (r"n^{(i)}_{\mathrm{back}}", "gradients of boundary tensors that stage i receives in the backward of a micro-batch"),
-    "window_i": (r"n^{(i)}_{\mathrm{window}}", "micro-batches that stage i holds at once, where there are as many"),
+    "window_i": (r"n^{(i)}_{\mathrm{window}}", "micro-batches that stage i holds at once (of several chunks, passes), where there are as many"),
     "whole_i": (r"n^{(i)}_{\mathrm{whole}}", "those of them that keep what their backward needs"),
     "checkpoints_i": (r"n^{(i)}_{\mathrm{ckpt}}", "layer inputs that stage i keeps for full recomputation"),
 }

@@ -108,7 +108,7 @@ def define_activations(rank: Rank) -> Activations:
         _in_flight_besides(rank, alive, saved - of_head - of_depths)
         + (rank.schedule.at_head - 1) * of_head
         + (depths_alive - 1) * of_depths
-        + (rank.schedule.whole + kept_whole(rank.strategy, alive)) * _recomputed_layers(rank)
+        + (rank.schedule.whole + kept_whole(rank.strategy)) * _recomputed_layers(rank)
         + _waiting(rank),
         "activations of the micro-batches whose backward is still to come",
         r"M^{(i)}_{\mathrm{earlier}}",

@@ -1,12 +1,13 @@
 """Micro-batches of a pipeline that keep what their backward needs while others run their layers again.
 
 Of every `window_i` micro-batches in a row on stage i, as many as it holds at once, the first `whole_i` keep it (Megatron-Core
-pipeline_parallel/schedules.py, num_microbatches_with_partial_activation_checkpoints); means hold where the windows go into the step.
+pipeline_parallel/schedules.py, num_microbatches_with_partial_activation_checkpoints); means hold where the windows go into the step. Of a
+rank of several chunks they count passes of a micro-batch through one, whatever chunk that is.
 """
 
 from __future__ import annotations
 
-from symsim.algebra.expr import ONE, ZERO, Expr, minimum, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, symbol
 from symsim.inputs.strategy import Strategy
 
 
@@ -17,8 +18,8 @@ def repeated_share(strategy: Strategy) -> Expr:
     return 1 - symbol("whole_i") / symbol("window_i")
 
 
-def kept_whole(strategy: Strategy, alive: Expr) -> Expr:
+def kept_whole(strategy: Strategy) -> Expr:
     """Micro-batches in flight on stage i that keep what they need."""
     if strategy.num_microbatches_with_partial_activation_checkpoints is None:
         return ZERO
-    return minimum(symbol("whole_i"), alive)
+    return symbol("whole_i") / symbol("vpp") if strategy.vpp > 1 else symbol("whole_i")

@@ -89,6 +89,7 @@ CONDITIONAL = (
     "bias_activation_fusion",
     "bias_dropout_fusion",
     "masked_softmax_fusion",
+    "use_fused_mhc",
     "cross_entropy_fusion",
     "cross_entropy_chunks",
     "fused_kernels",

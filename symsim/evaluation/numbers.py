@@ -25,7 +25,7 @@ from symsim.inputs.system import System, symbol_values
 from symsim.lowering.lowered import Lowered
 from symsim.pipeline.even import even_line
 from symsim.pipeline.fullest import falls, fullest
-from symsim.pipeline.schedules import schedule_of, schedule_sizes
+from symsim.pipeline.schedules import schedule_of, schedule_sizes, window_of
 from symsim.pipeline.shared import held_elsewhere, own_copies, shared
 from symsim.pipeline.stages import Stage, kinds_between, sizes_of_kinds, stages
 from symsim.placement.names import Placement, table
@@ -301,7 +301,7 @@ class Evaluation:
         }
         partial = self.strategy.num_microbatches_with_partial_activation_checkpoints
         if partial is not None:
-            window = self.strategy.pp - stage.index
+            window = window_of(self.strategy, stage.index)
             found |= {"window_i": window, "whole_i": min(partial, window)}
         # a sweep asks for them where another of its strategies gathers; `get` is no reading of an assumption
         if self.assumptions.get("pipeline_scatter_gather") == "true":

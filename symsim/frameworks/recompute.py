@@ -29,6 +29,7 @@ MODULES: Mapping[str, Module] = {
     "layernorm": Module(frozenset({"input_norm"}), discards=True),
     "moe_act": Module(frozenset({"expert_activation"}), discards=True),
     "mla_up_proj": Module(frozenset({"up_projection"}), discards=True),
+    "mhc": Module(frozenset({"attention_connection", "mlp_connection"}), discards=True),
     "mtp": Module(frozenset({"mtp"})),
 }
 KERNEL = "kernel"

@@ -21,7 +21,11 @@ def te_collapse(k: Kernels, op: Op) -> None:
 
 
 def te_mix(k: Kernels, op: Op) -> None:
-    """Mixing and spreading in one kernel."""
+    """Mixing and spreading in one kernel; or a product, a product with a weight of each stream, and an addition (Megatron-LM at d98e8a64,
+    transformer/hyper_connection.py _fused_h_res_h_post_bda_native)."""
+    if not k.profile.strategy.use_fused_mhc:
+        eager_mix(k, op)
+        return
     k.emit("mix_streams", op.inputs, op.outputs, saves=op.inputs, **mixing_products())
 
 

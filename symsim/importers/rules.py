@@ -131,7 +131,8 @@ def _recomputed(strategy: Strategy, architecture: Architecture | None) -> Change
         return None
     mixture, latent = architecture.moe is not None, architecture.attention.kind == "mla"
     shared = architecture.moe is not None and bool(architecture.moe.moe_shared_expert_intermediate_size)
-    has = {"moe": mixture, "moe_act": mixture, "mla_up_proj": latent, "shared_experts": shared, "mlp": architecture.mlp is not None}
+    streams = architecture.hyper_connections is not None
+    has = {"mhc": streams, "moe": mixture, "moe_act": mixture, "mla_up_proj": latent, "shared_experts": shared, "mlp": architecture.mlp is not None}
     kept = [module for module in modules if has.get(module, True)]
     if len(kept) == len(modules):
         return None

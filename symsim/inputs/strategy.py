@@ -14,7 +14,7 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from symsim.inputs.limits import LARGEST_SIZE, MOST_LAYERS, MOST_STAGES, AnyLayers, AnySize, Degree, Layers, Size, Stages
 
-RECOMPUTE_MODULES = ("core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts")
+RECOMPUTE_MODULES = ("core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts", "mhc")
 
 
 class Strategy(BaseModel):
@@ -307,9 +307,11 @@ class Strategy(BaseModel):
         description="full: leading layers of every stage that run again, over its chunks, 8+8+6+0; the others keep what they need",
     )
     num_microbatches_with_partial_activation_checkpoints: AnySize | None = Field(
-        None, description="full, 1f1b: of the micro-batches that a stage holds at once, those that keep what they need; the others run again"
+        None,
+        description="full, 1f1b: of the micro-batches (passes through a chunk) that a rank holds at once, those that keep what they need; the "
+        "others run again",
     )
-    recompute_modules: tuple[Literal["core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts"], ...] = Field(
+    recompute_modules: tuple[Literal["core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts", "mhc"], ...] = Field(
         ("core_attn",), description="selective: modules that run again in backward"
     )
     recompute_operations: tuple[str, ...] | None = Field(
@@ -379,6 +381,7 @@ class Strategy(BaseModel):
     bias_dropout_fusion: bool = Field(True, description="te: a bias, dropout and the residual addition are one kernel")
     masked_softmax_fusion: bool = Field(True, description="te: scale, mask and softmax of written-out attention are one kernel")
     norm_fusion: bool = Field(True, description="te: a norm is one kernel")
+    use_fused_mhc: bool = Field(True, description="te: residual streams are mixed, and what a layer made is spread over them, by one kernel")
     cross_entropy_fusion: Literal["unfused", "native", "te", "linear", "liger", "chunked", "cut", "output_chunks", "compiled_chunks"] = Field(
         "unfused",
         description="cross entropy (cross_entropy_loss_fusion, cross_entropy_fusion_impl); with the output layer in it, so that logits are never "

@@ -6,7 +6,7 @@ from symsim.errors import InputError
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 
-FUSIONS = ("gradient_accumulation_fusion", "bias_activation_fusion", "bias_dropout_fusion", "masked_softmax_fusion", "norm_fusion")
+FUSIONS = ("gradient_accumulation_fusion", "bias_activation_fusion", "bias_dropout_fusion", "masked_softmax_fusion", "norm_fusion", "use_fused_mhc")
 
 
 def fusions(_: Architecture, strategy: Strategy) -> None:

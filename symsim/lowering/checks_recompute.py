@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from symsim.errors import InputError, cut, nearest
 from symsim.frameworks.recompute import runs_of
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.limits import LARGEST_SIZE
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.trained import depths, respelt
+from symsim.pipeline.schedules import window_of
 from symsim.pipeline.stages import stages
 
 
@@ -54,16 +56,16 @@ def recomputation(architecture: Architecture, strategy: Strategy) -> None:
     shared = architecture.moe is not None and architecture.moe.moe_shared_expert_intermediate_size is not None
     moe = any(kind.ffn == "moe" for kind in kinds)
     applies = {
-        "core_attn": (any("attention" in k.mixers for k in kinds), "softmax attention"),
+        "core_attn": (any(k.mixers & {"attention", "compressed_attention"} for k in kinds), "softmax attention"),
         "mlp": (any(k.has_mlp for k in kinds), "a dense feed-forward layer"),
         "moe": (moe, "a mixture of experts"),
         "moe_act": (moe, "a mixture of experts"),
         "shared_experts": (moe and shared, "shared experts"),
         "mla_up_proj": (architecture.attention.kind == "mla", "multi-head latent attention"),
         "layernorm": (True, ""),
+        "mhc": (architecture.hyper_connections is not None, "hyper-connections"),
     }
-    if {"moe", "shared_experts"} <= set(strategy.recompute_modules):
-        raise InputError("recompute_modules=moe+shared_experts would run the shared experts twice again: moe has them in it; drop shared_experts")
+    _not_together(strategy.recompute_modules)
     seen: set[str] = set()
     for module in strategy.recompute_modules:
         if module in seen:
@@ -74,6 +76,18 @@ def recomputation(architecture: Architecture, strategy: Strategy) -> None:
                 f"recompute_modules={module} needs {applies[module][1]}, and {architecture.name} has none; "
                 f"valid: {', '.join(name for name, (valid, _) in applies.items() if valid)}"
             )
+
+
+_NOT_TOGETHER = {
+    ("moe", "shared_experts"): "would run the shared experts twice again: moe has them in it; drop shared_experts",
+    ("mhc", "mlp"): "is refused: what mixes the streams reads the network's output, which mlp drops; give one of them",
+}
+
+
+def _not_together(modules: tuple[str, ...]) -> None:
+    for pair, why in _NOT_TOGETHER.items():
+        if set(pair) <= set(modules):
+            raise InputError(f"recompute_modules={'+'.join(pair)} {why}")
 
 
 def _recomputed_operations(architecture: Architecture, strategy: Strategy) -> None:
@@ -126,8 +140,9 @@ def _recomputed_by_microbatch(strategy: Strategy) -> None:
     name, pp, held = "num_microbatches_with_partial_activation_checkpoints", strategy.pp, strategy.microbatches
     if strategy.recompute != "full":
         raise InputError(f"{name} needs recompute=full, and recompute is {strategy.recompute}")
-    if pp == 1 or strategy.vpp > 1 or strategy.schedule != "1f1b":
-        here = f"schedule={strategy.schedule}, pp={pp}, vpp={strategy.vpp}"
-        raise InputError(f"{name} is of the schedule 1f1b with pp above 1 and vpp=1; here {here}")
-    if held < pp:
-        raise InputError(f"{name} counts within the micro-batches that stages hold: pp={pp} needs as many, and there are {held}")
+    if pp == 1 or strategy.schedule != "1f1b":
+        raise InputError(f"{name} is of the schedule 1f1b with pp above 1; here schedule={strategy.schedule}, pp={pp}")
+    passes = window_of(strategy, 0, LARGEST_SIZE)
+    if held * strategy.vpp < passes:
+        needed = -(-passes // strategy.vpp)
+        raise InputError(f"{name} counts within the micro-batches that stages hold: pp={pp} needs {needed} or more, and there are {held}")

@@ -300,6 +300,12 @@ def schedule_sizes(strategy: Strategy) -> dict[str, Number]:
     return {"pp": strategy.pp, "vpp": strategy.vpp, "m": strategy.microbatches, "group": group_size}
 
 
+def window_of(strategy: Strategy, stage: int, microbatches: int | None = None) -> int:
+    """Passes of a micro-batch through a chunk that a rank has under way at once. microbatches: by default those of the strategy."""
+    held = {} if microbatches is None else {"m": microbatches}
+    return int(schedule_of(strategy).in_flight.evaluate({**schedule_sizes(strategy), **held, "i": stage}))
+
+
 def check_schedule(strategy: Strategy) -> None:
     """InputError with the reason when the schedule of `strategy` cannot run with its stages, chunks and micro-batches."""
     schedule, sizes = schedule_of(strategy), schedule_sizes(strategy)

@@ -40,6 +40,24 @@ MESSAGES = of(
 
 TIME = (
     of(
+        "cost/repeated.py",
+        ("a rank of several chunks keeps a chunk's share", 'symbol("whole_i") / symbol("vpp") if strategy.vpp > 1 else', "", "recompute_stages.py"),
+        ("what keeps all does not run again", '1 - symbol("whole_i") / symbol("window_i")', "ONE", "recompute_stages.py"),
+    )
+    + of(
+        "frameworks/streams.py",
+        ("streams are mixed by three kernels", "if not k.profile.strategy.use_fused_mhc:", "if False:", "hyper_connections.py"),
+    )
+    + of(
+        "frameworks/recompute.py",
+        (
+            "what mixes the streams keeps no results",
+            '{"attention_connection", "mlp_connection"}), discards=True)',
+            '{"attention_connection", "mlp_connection"}))',
+            "hyper_connections.py",
+        ),
+    )
+    + of(
         "cost/collectives.py",
         ("a ring leaves a rank's share where it is", "* ((n - 1) / n) * self._ring", "* self._ring", "collectives.py"),
         ("or over a tree where that is less", "minimum(ring.expr, tree.expr)", "ring.expr", "collectives.py"),

@@ -241,7 +241,7 @@ SILENT: dict[str, Silent] = {
         disable_dsa_indexer_scoring_relu dsa_indexer_k_norm_epsilon dsa_indexer_k_norm_fp32 dsa_indexer_rope_interleaved
         dsa_kernel_backend fine_grained_offloading_max_inflight_offloads fp4_quantizer_factory fp4_recipe fp8_quantizer_factory gdp_cutedsl_kernel
         gdp_num_chunk_states_to_recompute gdp_num_householder gtp_remat_opt_in_modules kitchen_attention_backend local_rank megatron_fsdp_version
-        mhc_recompute_layer_num min_offloaded_tensor_size moe_hybridep_num_sms_preprocessing
+        min_offloaded_tensor_size moe_hybridep_num_sms_preprocessing
         moe_paged_stash_buffer_size_factor_cpu moe_paged_stash_buffer_size_factor_cuda moe_paged_stash_page_size no_dsa_indexer_rotate_activation
         no_dsa_indexer_scoring_relu no_pin_cpu_grads no_pin_cpu_params no_position_embedding onnx_safe qk_clip_alpha qk_clip_threshold
         tp_comm_overlap_cfg

@@ -15,6 +15,7 @@ from symsim.importers.megatron.overlap import boundary_tensors, tensor_parallel_
 from symsim.importers.megatron.precision import precision, weights
 from symsim.importers.megatron.settings import Settings
 from symsim.importers.megatron.source import Dialect
+from symsim.importers.megatron.streams import streams
 from symsim.importers.megatron.update import kept_parameters, optimizer
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategies import load_strategy
@@ -86,6 +87,7 @@ def read_strategy(keys: Keys, dialect: Dialect, architecture: Architecture | Non
     weights(read)
     kept_parameters(read)
     _recompute(read)
+    streams(read)
     _partial(read)
     _offload(read)
     _kernels(read)
@@ -322,8 +324,6 @@ def _partial(read: Settings) -> None:
         keys.note(name, "no_cost_effect" if "recompute" not in options else "not_modelled", why="counts micro-batches of full recomputation here")
     elif options.get("pp", 1) == 1:
         keys.note(name, "no_cost_effect", why="without a pipeline the schedule does not read it")
-    elif options.get("vpp", 1) > 1:
-        keys.note(name, "not_modelled", why="of the interleaved schedule: at most the seconds and bytes of recomputation, of so many of its window")
     else:
         options[name] = count
 

@@ -31,7 +31,7 @@ SAME = frozenset(
     fp8_param_gather fp4_format fp4_param_gather log_params_norm moe_token_dispatcher_type
     moe_flex_dispatcher_backend moe_enable_deepep moe_expert_capacity_factor moe_pad_expert_input_to_capacity moe_router_dtype
     moe_router_load_balancing_type moe_aux_loss_coeff moe_z_loss_coeff dsa_indexer_loss_coeff dsa_indexer_use_sparse_loss
-    moe_permute_fusion moe_grouped_gemm moe_shared_expert_overlap""".split()
+    moe_permute_fusion moe_grouped_gemm moe_shared_expert_overlap use_fused_mhc mhc_recompute_layer_num""".split()
 )
 RENAMED = {
     "virtual_pipeline_model_parallel_size": "num_virtual_stages_per_pipeline_rank",
@@ -167,7 +167,8 @@ def _rows_back(r: Reading, keys: Keys, filled: frozenset[str], options: dict[str
             r.keys.note(given, row.fate, row.to, said)
         elif _other(row.to, options, assumptions):
             name = next(iter(name for name in _names_of(argument) if name in DEFAULTS[r.version]), argument)
-            r.keys.note(name, "derived", row.to, f"default of ms-swift ({r.version})" if argument in filled else row.why)
+            fate: Fate = "not_modelled" if row.fate == "not_modelled" else "derived"
+            r.keys.note(name, fate, row.to, f"default of ms-swift ({r.version})" if argument in filled else row.why)
 
 
 def _other(to: str, options: dict[str, Any], assumptions: dict[str, str]) -> bool:
@@ -197,8 +198,6 @@ def _own_arguments(r: Reading) -> None:
 
 
 _FUSED_INDEX = "the attention of an indexer and its loss in kernels of their own, as they are timed here"
-_UNFUSED_STREAMS = "mixing of residual streams in one kernel in place of some: a few passes over activations less for each mixer and network"
-_STREAMS_AGAIN = "what mixes the streams of so many layers runs again: what it keeps leaves the peak, and its passes come twice"
 
 
 def _together(r: Reading) -> None:
@@ -215,19 +214,16 @@ def _variants(r: Reading) -> None:
     if keys.choice("cp_partition_mode", {"zigzag": False, "contiguous": True}, False, to="cp_partition_mode"):
         r.strategy["cp_partition_mode"] = "contiguous"
     index = model is not None and model.attention.dsa_indexer_topk is not None
-    streams = model is not None and model.hyper_connections is not None
     linear = model is not None and any(model.layer_kinds[kind].mixer == "linear_attention" for kind in model.kind_names())
     narrow = r.strategy.get("fp8", "none") != "none" or r.strategy.get("fp4", "none") != "none"
     said: tuple[tuple[str, bool, Fate, str, str], ...] = (
         ("apply_dsa_kernel_fusion", index, "no_cost_effect", _FUSED_INDEX, "the model has no indexer"),
         ("csa_dense_mode", False, "no_cost_effect", "", "of compressed sparse attention, which the model does not have"),
-        ("use_fused_mhc", streams, "not_modelled", _UNFUSED_STREAMS, "the model has one residual stream"),
-        ("mhc_recompute_layer_num", streams, "not_modelled", _STREAMS_AGAIN, "the model has one residual stream"),
         ("linear_decoupled_in_proj", linear and narrow, "not_modelled", _APART, "read by linear attention under FP8 only"),
     )
     for key, has, fate, why, without in said:
         if keys.has(key):
-            known = keys.integer(key) if key == "mhc_recompute_layer_num" else keys.flag(key)
+            known = keys.flag(key)
             keys.note(key, fate if has and known else "no_cost_effect", why=why if has and known else "off at this value" if not known else without)
 
 

@@ -39,7 +39,7 @@ from symsim.importers.swift.command import Run, read_run
 from symsim.importers.swift.megatron import of_megatron
 from symsim.importers.swift.model import find_model, shaped
 from symsim.importers.swift.older import DATA_OF_2, renamed
-from symsim.importers.swift.reading import Reading, own_type
+from symsim.importers.swift.reading import Reading
 from symsim.importers.swift.sections import ASIDE, expanded, further_arguments
 from symsim.importers.swift.tables import ENVIRONMENT, WEIGHTS_OF_LOSSES, other_models, silent_keys
 from symsim.importers.swift.trainer import cast_adapters, of_trainer
@@ -94,8 +94,9 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     frozen_decoder(reading.keys, "freeze_llm", reading.strategy)
     if run.program == "swift":
         cast_adapters(reading)
-    else:
-        own_type(reading)
+    elif keys.has("lora_dtype") and adapters is not None:
+        # megatron/utils/megatron_lm_utils.py wrap_model: Float16Module casts all parameters, those of adapters too, behind what lora_dtype did
+        keys.note("lora_dtype", "no_cost_effect", why="all parameters are cast to the type of products as the model is wrapped, adapters too")
     _headed(reading, run)
     settle(keys, reading.strategy, reading.architecture, "ms-swift")
     _workload(keys, run, adapters, reading.strategy)
@@ -173,13 +174,24 @@ def _lengths(r: Reading, options: "Options") -> None:
     free = not packed and r.keys.flag("padding_free", False)
     if free:
         free_rows(r.keys, "padding_free", said, r.strategy)
-    if (packed or free) and r.keys.flag("mlp_padding_free", False):
-        r.keys.note("mlp_padding_free", "no_cost_effect", why="rows have no padding anywhere")
+    if r.keys.flag("mlp_padding_free", False):
+        _networks_without_padding(r, packed or bool(free))
     balanced(r.keys, r.assumptions, "group_by_length")
     scheduler = str(r.keys.text("sequence_packing_scheduler", "none")).casefold()
     if scheduler != "none":
         r.assumptions["row_balance"] = "balanced"
         r.keys.note("sequence_packing_scheduler", to="assume.row_balance", why="samples go to ranks so that each has as much work")
+
+
+def _networks_without_padding(r: Reading, nowhere: bool) -> None:
+    """mlp_padding_free leaves out of feed-forward networks what pads the rows of a micro-batch (mcore-bridge 1.6.5,
+    model/modules/transformer_layer.py: of several rows alone)."""
+    key = "mlp_padding_free"
+    if nowhere or r.strategy.get("micro_batch_size", 1) == 1:
+        why = "rows have no padding anywhere" if nowhere else "read of micro-batches of several rows: one alone is as long as its sample"
+        r.keys.note(key, "no_cost_effect", why=why)
+    else:
+        r.keys.note(key, "not_modelled", why="rows are timed as full; of rows of mean length u feed-forward networks compute u / seq_length of that")
 
 
 _KINDS = {"lora": "", "longlora": "", "full": ""}

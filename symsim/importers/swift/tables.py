@@ -129,11 +129,7 @@ _STEP: dict[str, Silent] = {
     **silent("not_modelled", "messages by way of the host's memory: numbers of another system", "distributed_backend ddp_backend", ("nccl",)),
     **silent("no_cost_effect", "its keys have rows of their own", "extra_megatron_kwargs megatron_extra_kwargs"),
     **silent("not_modelled", _LENGTHS, "group_by_length sequence_packing_scheduler packing_strategy"),
-    **silent(
-        "not_modelled",
-        "feed-forward networks without the padding of a row: of rows of mean length u in seq_length they compute u / seq_length of what is timed",
-        "mlp_padding_free",
-    ),
+    **silent("no_cost_effect", "of Megatron's layers alone", "mlp_padding_free"),
     **silent("no_cost_effect", _SCORES, "no_masked_softmax_fusion masked_softmax_fusion"),
     **silent(
         "no_cost_effect",
