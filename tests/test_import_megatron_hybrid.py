@@ -98,6 +98,7 @@ def test_an_indexer_chooses_keys() -> None:
         ("--dsa-indexer-loss-coeff 0.01 --dsa-indexer-use-sparse-loss", "sparse", "mapped"),
         ("--dsa-indexer-loss-coeff 0 --dsa-indexer-use-sparse-loss", None, "mapped"),
         ("--dsa-indexer-loss-coeff 0.01 --context-parallel-size 2", None, "not_modelled"),
+        ("--dsa-indexer-loss-coeff 0.01 --context-parallel-size 2 --cp-comm-type allgather", "dense", "mapped"),
     ],
 )
 def test_the_loss_of_an_indexer(words: str, wanted: str | None, fate: str) -> None:

@@ -321,8 +321,15 @@ def test_lists_of_linear_maps() -> None:
     assert placed(f'col_para_list={every}, row_para_list=["o_proj", "down_proj"]') is None
     assert placed('input_output_mapping=[(1, 1, "col"), (1, 1, "row"), (1, 3.5, "col"), (3.5, 1, "row")]') is None
     assert placed('input_output_mapping=[(1, 1, "col"), (1, 1, "row")]') == ["mlp.f=none"]
+    assert placed('weight_change_list=[("q_proj", 0), ("k_proj", 0), ("v_proj", 0), ("o_proj", 1)]') == ["mlp.f=none"]
     with pytest.raises(InputError, match="attention is split on one side only"):
         placed(f"col_para_list={column}")
+
+
+@pytest.mark.parametrize(("name", "fate"), [("relative_attention_bias", "no_cost_effect"), ("wte", "not_modelled"), ("c_attn", "mapped")])
+def test_other_weights_that_are_divided(name: str, fate: str) -> None:
+    text = f'Merak.init(1, 2, 1); set_tp_layer_lists(row_para_list=["c_proj"], col_para_list=["c_fc", "c_attn"], weight_change_list=[("{name}", 0)])'
+    assert row(symsim.load_job("merak", text, model="gpt2"), "weight_change_list").fate == fate
 
 
 def test_states_and_gradients() -> None:

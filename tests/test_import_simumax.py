@@ -198,6 +198,17 @@ def test_links_of_a_socket_that_ranks_share(tmp_path: Path) -> None:
     assert float(tiers[1].bandwidth.value) == 4 * 2**30 and tiers[1].ring is not None and float(tiers[1].ring.value) == 200 * 2**30
 
 
+def test_rates_of_data_parallel_groups_are_read_of_pcie_alone(tmp_path: Path) -> None:
+    system = json.loads((IMPORTED / "dense" / "system.json").read_text())
+    before, rates = json.dumps(system), "networks.inter_node.op.all_gather.dp_fixed_bw"
+    system["networks"]["inter_node"]["op"]["all_gather"]["dp_fixed_bw"] = {"2": 4}
+    made = {}
+    for name, text in (("plain", before), ("rated", json.dumps(system))):
+        (tmp_path / "s.json").write_text(text)
+        made[name] = symsim.load_job("simumax", str(tmp_path / "s.json"))
+    assert fates(made["rated"])[rates] == "no_cost_effect" and made["rated"].system == made["plain"].system
+
+
 # runs of SimuMax itself: several models, degrees and machines
 RUNS = (
     "a100_llama3_70b_l12_tp2_mbc8",

@@ -328,6 +328,10 @@ def test_adapters_are_those_of_the_strategy() -> None:
     assert rows(named)["target_modules"].fate == "not_modelled" and "visual.attn" in rows(named)["target_modules"].why
     eager = job("swift sft --model Qwen/Qwen3-8B --target_modules q_proj v_proj")
     assert eager.strategy is not None and eager.strategy["target_modules"] == ["q_proj", "v_proj"]
+    ranked = job("swift sft --tuner_type adalora --adalora_init_r 20 --lora_rank 8 --model Qwen/Qwen3-8B")
+    assert ranked.placed().lora_rank == 20 and rows(ranked)["adalora_init_r"].fate == "mapped"
+    towers = job("megatron sft --tuner_type lora_llm --model Qwen/Qwen3-8B")
+    assert rows(towers)["tuner_type"].fate == "mapped" and towers.placed().tuner_type == "lora"
     other = rows(job("swift sft --tuner_type vera --model Qwen/Qwen3-8B"))
     assert other["tuner_type"].fate == "not_modelled" and "timed as LoRA" in other["tuner_type"].why
 

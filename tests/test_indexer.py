@@ -133,6 +133,19 @@ def test_probabilities_of_heads_on_several_ranks_are_summed() -> None:
     assert said == [("forward", "all_reduce"), ("backward", "all_reduce")]
 
 
+def test_gathered_keys_are_compared_where_their_queries_lie() -> None:
+    """As Megatron-Core has it over context ranks (dsa.py gathers keys of attention and of the indexer): no FLOPs more, and a trained indexer's keys
+    have a gradient to scatter."""
+    over = {"micro_batch_size": B, "seq_length": S, "cp": 2, "cp_comm_type": "all_gather"}
+    apart, plain = (derive(model(), Strategy(**over, dsa_indexer_loss=loss)) for loss in ("dense", "none"))
+    assert apart.value("F_full") - plain.value("F_full") == trained("dense").value("F_full") - trained("none").value("F_full")
+    block = apart.lowered.blocks["full"]
+    said = [(m.op, m.axis) for i, m in block.differentiated.backward_messages if "indexer" in block.placed.block.ops[i].name]
+    assert said == [("reduce_scatter", "cp")]
+    kept = {s.name: int(s.bytes.evaluate(apart.numbers)) for s in block.saved}
+    assert kept["attention.indexer.q_rot"] == 2 * B * (S // 2) * A_X * D_X
+
+
 def test_the_stage_that_warms_it_up_has_no_backward_but_its_own() -> None:
     result = trained("dense", stage="warm_up", alone=True)
     own = R_Q * A_X * D_X + H * D_X + H * A_X + 2 * D_X
@@ -147,7 +160,7 @@ def test_the_stage_that_warms_it_up_has_no_backward_but_its_own() -> None:
     [
         (False, {}, "trains an indexer, and indexed has none; give dsa_indexer_loss=none"),
         (True, {"fusion": "eager"}, "needs fusion=te: transformers does not train an indexer"),
-        (True, {"cp": 2}, "whose exchange over cp=2 is not modelled; give cp=1"),
+        (True, {"cp": 2}, "which cp=2 with cp_comm_type=p2p leaves in parts; give cp_comm_type=all_gather"),
     ],
 )
 def test_where_the_loss_is_refused(indexed: bool, changes: dict[str, Any], said: str) -> None:

@@ -114,8 +114,9 @@ def _indexer_loss(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError(f"{asked} trains an indexer that chooses keys, and that of {architecture.name} chooses blocks; give dsa_indexer_loss=none")
     if strategy.fusion != "te":
         raise InputError(f"{asked} needs fusion=te: transformers does not train an indexer")
-    if strategy.cp > 1:
-        raise InputError(f"{asked} compares scores of whole sequences, whose exchange over cp={strategy.cp} is not modelled; give cp=1")
+    if strategy.cp > 1 and strategy.cp_comm_type != "all_gather":
+        at = f"cp={strategy.cp} with cp_comm_type={strategy.cp_comm_type}"
+        raise InputError(f"{asked} compares scores of whole sequences, which {at} leaves in parts; give cp_comm_type=all_gather")
 
 
 def _delta_rule(spec: LinearAttention, strategy: Strategy) -> None:

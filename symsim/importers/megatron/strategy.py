@@ -422,8 +422,9 @@ def _indexer(read: Settings) -> None:
         return
     if read.architecture is not None and read.architecture.attention.dsa_indexer_topk is None:
         keys.note("dsa_indexer_loss_coeff", "no_cost_effect", why="the model has no indexer")
-    elif read.options.get("cp", 1) > 1:
-        keys.note("dsa_indexer_loss_coeff", "not_modelled", why="scores that ranks exchange over cp: the indexer is taken as not trained")
+    elif read.options.get("cp", 1) > 1 and read.options.get("cp_comm_type") != "all_gather":
+        why = "over cp Megatron-LM runs this attention with cp_comm_type=allgather alone: the indexer is taken as not trained"
+        keys.note("dsa_indexer_loss_coeff", "not_modelled", why=why)
     else:
         read.options[own] = "sparse" if sparse else "dense"
 

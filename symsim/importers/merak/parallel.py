@@ -114,10 +114,9 @@ def _lists(keys: Keys, model: Architecture | None) -> list[str]:
     """The halves of a layer that the lists of set_tp_layer_lists leave whole on every rank."""
     column, row = (keys.texts(name, to="placement") for name in ("col_para_list", "row_para_list"))
     mapped = _pairs(keys, "input_output_mapping")
-    _pairs(keys, "weight_change_list")
-    if "weight_change_list" in keys.given:
-        why = "parameters of other modules that are divided: below 1 % of a decoder's"
-        keys.note("weight_change_list", "not_modelled", why=why)
+    divided = _divided(keys)
+    if divided:
+        column, row = ([*(names or ()), *(name for name, dim in divided if dim == at)] for at, names in enumerate((column, row)))
     if column is None and row is None and mapped is None:
         if model is not None and not any(name in model.modelling for name in MAPPED):
             why = "not given: attention and feed-forward networks are taken as split; Merak asks for set_tp_layer_lists with this model"
@@ -133,6 +132,23 @@ def _lists(keys: Keys, model: Architecture | None) -> list[str]:
         elif not into:
             whole.append(part)
     return whole
+
+
+def _divided(keys: Keys) -> list[tuple[str, int]]:
+    """Of weight_change_list the linear maps, which it splits by outputs (0) or inputs (1) as the two lists do (core/tensor_parallel/mp_attrs.py)."""
+    key = "weight_change_list"
+    pairs = [(str(name), int(dim)) for name, dim in _pairs(keys, key) or ()]
+    maps = [pair for pair in pairs if any(pair[0] in module for half in _HALVES.values() for module in half)]
+    others = [name for name, _ in pairs if name not in dict(maps)]
+    if any(word in name for name in others for word in _TABLES):
+        keys.note(key, "not_modelled", why="a table of tokens or positions that is divided: its bytes over the tensor-parallel ranks")
+    elif key in keys.given and not maps:
+        keys.note(key, "no_cost_effect", why="no linear map and no table of a decoder is called so")
+    return maps
+
+
+# what transformers calls tables of tokens and positions
+_TABLES = ("embed", "wte", "wpe")
 
 
 def _listed(part: str, half: str, names: Any, mapped: Any, model: Architecture | None) -> bool:

@@ -246,6 +246,9 @@ def _of_two(keys: Keys, key: str, name: str) -> list[float]:
     """What a pair of ranks reaches where others share the link: a rank's share of it. The whole is one ring of all."""
     if not keys.has(key):
         return []
+    if "pcie" not in key.removeprefix("networks.").partition(".")[0]:
+        keys.note(key, "no_cost_effect", why="read of tiers of PCIe alone (core/config.py compute_net_op_time)")
+        return []
     table = keys.given[key].value
     two = table.get("2") if isinstance(table, Mapping) else None
     if isinstance(two, bool) or not isinstance(two, (int, float)) or two <= 0:

@@ -194,7 +194,11 @@ def _networks_without_padding(r: Reading, nowhere: bool) -> None:
         r.keys.note(key, "not_modelled", why="rows are timed as full; of rows of mean length u feed-forward networks compute u / seq_length of that")
 
 
-_KINDS = {"lora": "", "longlora": "", "full": ""}
+_KINDS = {
+    **dict.fromkeys(("lora", "longlora", "full"), ""),
+    "lora_llm": "adapters in the text part, whose towers are trained whole",
+    "adalora": "of the rank that it begins with; a number more of each of its ranks (peft/tuners/adalora)",
+}
 _NAMES = Names("lora_rank", "lora_dropout", "target_modules", "modules_to_save", default_dropout=0.05)
 
 
@@ -204,11 +208,12 @@ def _tuned(r: Reading, adapters: str | None) -> None:
         kind = str(r.keys.given[adapters].value) if adapters in r.keys.given and adapters != "adapters" else "lora"
         by_default = adapters not in r.keys.given
         if kind in _KINDS or adapters == "adapters":
-            r.keys.note(adapters, "derived" if by_default else "mapped", "tuner_type", "adapters by default" if by_default else "")
+            r.keys.note(adapters, "derived" if by_default else "mapped", "tuner_type", "adapters by default" if by_default else _KINDS.get(kind, ""))
         else:
             why = BOFT if kind == "boft" else f"{kind} is timed as LoRA: further products and vectors of an adapter are missing"
             r.keys.note(adapters, "not_modelled", "tuner_type", why)
-        with_adapters(r.keys, r.strategy, r.architecture, _NAMES)
+        named = replace(_NAMES, rank="adalora_init_r", default_rank=12) if kind == "adalora" else _NAMES
+        with_adapters(r.keys, r.strategy, r.architecture, named)
         biases(r.keys, "lora_bias", r.strategy, r.architecture)
         _further(r)
         return
