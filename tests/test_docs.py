@@ -26,9 +26,9 @@ from symsim.api.cli import main
 from symsim.calibration.points import _COLUMNS
 from symsim.grid.axes import parse_axes
 from symsim.grid.conditions import parse_condition, parse_quantity
-from symsim.grid.names import DEGREES, SIZES
 from symsim.grid.space import Space
 from symsim.inputs.assumptions import ASSUMPTIONS
+from symsim.inputs.deciding import DEGREES, SIZES
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.schedules import SCHEDULES, Schedule

@@ -22,6 +22,7 @@ import symsim
 from symsim.api.result import Result
 from symsim.cost.step_time import check_system
 from symsim.errors import InputError
+from symsim.evaluation.beside import OF_RECOMPUTATION
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.names import field_of
 from symsim.grid.stored import shape
@@ -35,7 +36,6 @@ from symsim.program.scalar import kernel_source
 from symsim.program.together import together
 from symsim.program.unrolled import Unrolled, unroll
 from symsim.report import write_report
-from symsim.report.choices import OF_RECOMPUTATION
 from symsim.report.machine import tier_of
 from symsim.report.step import Step
 

@@ -18,9 +18,8 @@ from symsim.errors import InputError
 from symsim.evaluation.evaluated import evaluated
 from symsim.grid import engines, stored
 from symsim.grid.api import sweep
-from symsim.grid.names import DEGREES, SIZES
-from symsim.grid.stored import deciding
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.deciding import DEGREES, SIZES, deciding
 from symsim.inputs.models import load_model
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy

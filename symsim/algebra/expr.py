@@ -117,8 +117,9 @@ def _made(terms: dict[Monomial, Number]) -> "Expr":
 class Expr:
     """A sum of monomials; immutable, hashable, compared by value."""
 
-    __slots__ = ("terms", "_hash")
+    __slots__ = ("terms", "_hash", "_symbols")
     terms: dict[Monomial, Number]
+    _symbols: frozenset[str]  # only where it was asked for
 
     def __init__(self, terms: Mapping[Monomial, Number]):
         self.terms = {m: c if type(c) is int else _plain(c) for m, c in terms.items() if c}
@@ -152,9 +153,10 @@ class Expr:
             return other if other.terms else self
         terms = dict(self.terms)
         for monomial, coefficient in other.terms.items():
-            total = terms.get(monomial, 0) + coefficient
+            before = terms.get(monomial)
+            total = coefficient if before is None else before + coefficient
             if total:
-                terms[monomial] = _plain(total)
+                terms[monomial] = total if type(total) is int else _plain(total)
             else:
                 del terms[monomial]
         return _made(terms)
@@ -162,7 +164,7 @@ class Expr:
     __radd__ = __add__
 
     def __neg__(self) -> "Expr":
-        return Expr({m: -c for m, c in self.terms.items()})
+        return _made({m: -c for m, c in self.terms.items()})
 
     def __sub__(self, other: "Expr | Number") -> "Expr":
         return self + -expr(other)
@@ -188,8 +190,8 @@ class Expr:
     def _scaled(self, factor: "Expr") -> "Expr":
         """Times an expression of one term: no two terms can meet."""
         ((by, times),) = factor.terms.items()
-        if not by:
-            return self if times == 1 and type(times) is int else Expr({m: c * times for m, c in self.terms.items()})
+        if type(times) is int and times == 1:
+            return _made({_times(m, by) if m else by: c for m, c in self.terms.items()}) if by else self
         return Expr({_times(m, by) if m else by: c * times for m, c in self.terms.items()})
 
     def __truediv__(self, other: "Expr | Number") -> "Expr":
@@ -215,8 +217,15 @@ class Expr:
             raise ValueError(f"{self} is not a constant")
         return self.terms.get((), 0)
 
-    def symbols(self) -> set[str]:
+    def symbols(self) -> frozenset[str]:
         """Names of all symbols, those inside function arguments included."""
+        try:
+            return self._symbols
+        except AttributeError:
+            self._symbols = self._found_symbols()
+            return self._symbols
+
+    def _found_symbols(self) -> frozenset[str]:
         found: set[str] = set()
         for monomial in self.terms:
             for atom, _ in monomial:
@@ -224,7 +233,7 @@ class Expr:
                     found.add(atom.name)
                 else:
                     found |= atom.symbols
-        return found
+        return frozenset(found)
 
     def evaluate(self, values: Mapping[str, Number], calls: dict[Call, Number] | None = None) -> Number:
         """Exact value with every symbol given; KeyError names a missing symbol. calls: values of calls known at these values, added to."""
@@ -269,6 +278,10 @@ class Expr:
                     coefficient = coefficient * (number if power == 1 else _powered(number, power))
                 else:
                     others.append(put if power == 1 else put**power)
+            if not others:
+                left = monomial if len(same) == len(monomial) else tuple(same)
+                terms[left] = terms.get(left, 0) + coefficient
+                continue
             made = _made({tuple(same): coefficient} if coefficient else {})
             for other in others:
                 made = made * other
@@ -378,14 +391,23 @@ def _atom_slope(atom: Atom, name: str, values: Mapping[str, Number] | None) -> E
     return branches[reached.index(row.chosen(*reached))].diff(name, values)
 
 
+@lru_cache(maxsize=1 << 14)
+def _upside_down(monomial: Monomial) -> Monomial | None:
+    """One over a monomial; None where a sum that it is divided by would be none any more."""
+    if any(p < 0 and isinstance(a, Call) and a.function == "sum" for a, p in monomial):
+        return None
+    return tuple((a, -p) for a, p in monomial)
+
+
 def _inverse(divisor: Expr) -> Expr:
     if not divisor:
         raise ZeroDivisionError("division by an expression that is zero")
     if len(divisor.terms) == 1:
         ((monomial, coefficient),) = divisor.terms.items()
         over = 1 if coefficient == 1 and type(coefficient) is int else _plain(Fraction(1) / coefficient)
-        if not any(p < 0 and isinstance(a, Call) and a.function == "sum" for a, p in monomial):
-            return Expr({tuple((a, -p) for a, p in monomial): over})
+        upside_down = _upside_down(monomial)
+        if upside_down is not None:
+            return _made({upside_down: over})
         sums = product(a.arguments[0] ** -p for a, p in monomial if isinstance(a, Call) and a.function == "sum" and p < 0)
         rest = tuple((a, -p) for a, p in monomial if not (isinstance(a, Call) and a.function == "sum" and p < 0))
         return Expr({rest: over}) * sums
@@ -407,7 +429,9 @@ def _make_call(function: str, arguments: tuple[Expr, ...]) -> Expr:
 
 def expr(value: "Expr | Number") -> Expr:
     """An expression from a number (or an expression, unchanged)."""
-    return value if isinstance(value, Expr) else Expr({(): value})
+    if isinstance(value, Expr):
+        return value
+    return _made({(): value} if value else {}) if type(value) is int else Expr({(): value})
 
 
 @lru_cache(maxsize=1 << 12)

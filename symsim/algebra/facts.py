@@ -51,8 +51,8 @@ class Fact:
             raise InputError(f"'{cut(str(self))}': an expression stands right of {self.relation}")
 
     @property
-    def symbols(self) -> set[str]:
-        return self.left.symbols() | (self.right.symbols() if isinstance(self.right, Expr) else set())
+    def symbols(self) -> frozenset[str]:
+        return self.left.symbols() | (self.right.symbols() if isinstance(self.right, Expr) else frozenset())
 
     @property
     def difference(self) -> Expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 _BAD_INPUT = 2
 _INTERRUPTED = 130
-# objects that hold others, some 30 MB of them
-_COLLECTED_AFTER = 100_000
+# objects that hold others, some 100 MB of them
+_COLLECTED_AFTER = 400_000
 
 # typer carries click inside it from some version on; its public exception leads to the right base class in all
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -453,6 +454,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # what is imported and derived stays until the end: going through it again and again finds nothing
     gc.set_threshold(_COLLECTED_AFTER)
+    # nor is there anything to find when all of it goes
+    atexit.register(gc.freeze)
     commands = {str(one.name or getattr(one.callback, "__name__", "")): one for one in app.registered_commands}
     asked = copy(app)
     if given and given[0] in commands:

@@ -108,9 +108,9 @@ class Within:
         return found
 
 
-def looked_at(node: Node, choice: int) -> set[str]:
+def looked_at(node: Node, choice: int) -> frozenset[str]:
     """The names that a node's value stands on, where this of its arguments counts."""
-    return node.call.branches[0][choice].symbols() if node.chooses else {n for a in node.call.arguments for n in a.symbols()}
+    return node.call.branches[0][choice].symbols() if node.chooses else node.call.symbols
 
 
 Terms = list[tuple[float, list[tuple[str, int]]]]

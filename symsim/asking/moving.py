@@ -21,7 +21,8 @@ from symsim.asking.symbols import named_symbol, settings_symbols
 from symsim.errors import InputError, cut, nearest
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.numbers import Evaluation
-from symsim.grid.names import DEGREES, field_of, largest
+from symsim.grid.names import field_of, largest
+from symsim.inputs.deciding import DEGREES
 from symsim.inputs.models import override_architecture
 from symsim.inputs.run import RUN
 from symsim.inputs.settable import architecture_keys, system_path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from fractions import Fraction
 from itertools import product
 
@@ -23,7 +23,7 @@ Point = dict[str, Number]
 class Points:
     """Points at which facts hold: the other symbols are free, those that equalities give follow and must lie in their domains."""
 
-    def __init__(self, names: set[str], facts: Sequence[Fact]) -> None:
+    def __init__(self, names: Set[str], facts: Sequence[Fact]) -> None:
         said = declared(facts)
         self.kind = {n: said.get(n) or domain(n) for f in facts for n in f.symbols} | {n: said.get(n) or domain(n) for n in names}
         self.given = solved(facts)

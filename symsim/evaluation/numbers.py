@@ -19,9 +19,11 @@ from symsim.cost.further import further
 from symsim.cost.step_time import exposed_axes, network_of
 from symsim.errors import InputError, cut, nearest
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.deciding import DEGREES, SIZES, deciding
 from symsim.inputs.run import asks_run, run_values
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System, symbol_values
+from symsim.inputs.traced import Memory
 from symsim.lowering.lowered import Lowered
 from symsim.pipeline.even import even_line
 from symsim.pipeline.fullest import falls, fullest
@@ -47,6 +49,11 @@ class Evaluation:
     @property
     def derivation(self) -> Derivation:
         return self.counted.derivation
+
+    @cached_property
+    def beside(self) -> Memory:
+        """What passes made in derivations with other options (`symsim/evaluation/beside.py`)."""
+        return Memory(SIZES, DEGREES, deciding(self.model))
 
     def formula(self, name: str) -> Formula:
         """A definition by its symbol or dotted name (time.step), with all it stands on; a KeyError that names the nearest where there is none."""

@@ -20,9 +20,10 @@ from symsim.cost.step_time import check_system
 from symsim.errors import InputError
 from symsim.grid.axes import DerivedAxis
 from symsim.grid.conditions import evaluate, names
-from symsim.grid.names import DEGREES, RANKS, SIZES, SPLITS, Column, field_of, is_number, is_whole, largest
+from symsim.grid.names import RANKS, SPLITS, Column, field_of, is_number, is_whole, largest
 from symsim.grid.tabulate import tabulate, told_apart
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.deciding import DEGREES, SIZES
 from symsim.inputs.models import override_architecture
 from symsim.inputs.settings import text_of
 from symsim.inputs.strategy import Strategy

@@ -8,22 +8,11 @@ from typing import Any, get_args
 
 from annotated_types import Le
 
+from symsim.inputs.deciding import DEGREES, SIZES
 from symsim.inputs.spellings import ALIASES
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.symbols_set import STRATEGY_SYMBOLS
 
-# Fields that a derivation knows by their symbols alone
-SIZES = (
-    "micro_batch_size",
-    "seq_length",
-    "num_microbatches",
-    "global_batch_size",
-    "packed_document_length",
-    "microbatch_group_size_per_vp_stage",
-    "lora_rank",
-)
-# Fields whose symbol appears once they are above 1
-DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp", "num_distributed_optimizer_instances")
 # Fields that say which layers a stage has; a derivation knows them by what its stages hold
 SPLITS = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")
 # Names of an axis that are no setting of their own

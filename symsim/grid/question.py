@@ -11,10 +11,11 @@ from symsim.algebra.operators import OPERATORS
 from symsim.errors import InputError, nearest, printable
 from symsim.evaluation.quantities import EXPOSED, FITS, QUANTITIES, default_columns, refuse_unknown
 from symsim.grid.conditions import Node, evaluate, names, parse_condition, parse_quantity, show
-from symsim.grid.names import DEGREES, MACHINE, SIZES, field_of
+from symsim.grid.names import MACHINE, field_of
 from symsim.grid.reported import Reported
 from symsim.grid.symbols import Symbols
 from symsim.inputs.assumptions import ASSUMPTIONS
+from symsim.inputs.deciding import DEGREES, SIZES
 from symsim.inputs.strategy import Strategy
 from symsim.program.value import Value
 

@@ -19,9 +19,10 @@ from symsim.evaluation.quantities import EXPOSED, QUANTITIES
 from symsim.grid import within
 from symsim.grid.family import Array
 from symsim.grid.group import Group, group_of
-from symsim.grid.names import DEGREES, RANKS, SIZES, SPLITS, field_of
+from symsim.grid.names import RANKS, SPLITS, field_of
 from symsim.grid.symbols import Symbols
 from symsim.grid.variant import Variant, field_at, joined, strategy_at
+from symsim.inputs.deciding import DEGREES, SIZES
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.watched import was_read, watched
 from symsim.program.fullest import Pipeline

@@ -21,9 +21,10 @@ from typing import Any
 from symsim.errors import InputError, nearest
 from symsim.grid.axes import Axis, DerivedAxis, parse_axis
 from symsim.grid.conditions import names
-from symsim.grid.names import DEGREES, MACHINE, RANKS, SIZES, Column, Place, canonical, field_of, is_whole, largest
+from symsim.grid.names import MACHINE, RANKS, Column, Place, canonical, field_of, is_whole, largest
 from symsim.grid.tabulate import Tables
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.deciding import DEGREES, SIZES
 from symsim.inputs.limits import LARGEST_SIZE
 from symsim.inputs.reading import Document
 from symsim.inputs.settings import split_settings, text_of

@@ -13,7 +13,7 @@ import pickle
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, cast
 
 from symsim.algebra.expr import Number
@@ -22,18 +22,17 @@ from symsim.algebra.quantity import Definition
 from symsim.cost.count import Counted
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.numbers import Evaluation
-from symsim.grid.names import DEGREES, SIZES
 from symsim.grid.processes import forked, shared
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
+from symsim.inputs.deciding import DEGREES, SIZES, deciding
 from symsim.inputs.lengths import documents
-from symsim.inputs.limits import MOST_STAGES
 from symsim.inputs.run import run_shape
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.inputs.traced import Memory
 from symsim.inputs.trained import respelt, trained
-from symsim.lowering.lowered import Lowered
+from symsim.lowering.lowered import Kept, Lowered
 from symsim.lowering.tuned import tuned
 from symsim.program import cache
 
@@ -43,34 +42,6 @@ _FORMAT = "4"
 _FORK_DERIVATIONS = 64
 # definitions, and the kinds of layers under full recomputation
 _Derived = tuple[list[Definition], list[str]]
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Of a lowering, what an evaluation asks for: which blocks are under full recomputation, and that there are others than layers."""
-
-    checkpointed: Mapping[str, None]
-    alone: bool = False
-
-
-def deciding(model: Architecture) -> dict[str, Callable[[Any], Any]]:
-    """What of a strategy's degrees decides the terms of a derivation: which are above 1, and how some compare.
-
-    The depth matters where ranks hold pairs of stages, which differ from one depth to the next, and where stages share weights, of which
-    it says how many.
-    """
-    above = {name: partial(_is_above_one, name) for name in (*DEGREES, "expert_tp", "expert_dp")}
-    return {
-        **above,
-        "same_tp": lambda s: s.expert_tp == s.tp,
-        "few_groups": lambda s: sum(s.tp > groups for groups in model.group_counts),
-        "one_group": lambda s: model.keeps_projected_queries and s.tp in model.group_counts,
-        "depth": lambda s: (s.pp if s.schedule == "dualpipe" else 0) + (s.pp + MOST_STAGES * s.vpp) * model.shares_weights,
-    }
-
-
-def _is_above_one(name: str, strategy: Any) -> bool:
-    return bool((getattr(strategy, name) or 1) > 1)
 
 
 def shape(strategy: Strategy, model: Architecture) -> dict[str, Any]:

@@ -16,9 +16,10 @@ import numpy as np
 
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.family import Array, Family
-from symsim.grid.names import DEGREES, SIZES, SPLITS
+from symsim.grid.names import SPLITS
 from symsim.grid.space import Space
-from symsim.grid.stored import Asked, Memories, deciding, evaluations
+from symsim.grid.stored import Asked, Memories, evaluations
+from symsim.inputs.deciding import DEGREES, SIZES, deciding
 from symsim.inputs.strategy import Strategy
 
 

@@ -42,3 +42,11 @@ class Lowered:
     def alone(self) -> bool:
         """Whether layers are all that there is, by a convention."""
         return self.profile.conventions.alone
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Of a lowering, what an evaluation asks for: which blocks are under full recomputation, and that there are others than layers."""
+
+    checkpointed: Mapping[str, None]
+    alone: bool = False

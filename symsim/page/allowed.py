@@ -12,8 +12,8 @@ from symsim.cost.step_time import check_system
 from symsim.errors import InputError
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.names import field_of
-from symsim.grid.stored import deciding
 from symsim.grid.tabulate import Tables
+from symsim.inputs.deciding import deciding
 from symsim.lowering.checks import RULES
 from symsim.page.inputs import Input
 

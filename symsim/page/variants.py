@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, cast
+from typing import Any
 
 from symsim.cost.step_time import exposed_axes
 from symsim.errors import InputError
-from symsim.evaluation.evaluated import evaluated
+from symsim.evaluation.beside import OF_RECOMPUTATION, beside
 from symsim.evaluation.numbers import Evaluation
-from symsim.grid.names import DEGREES, SIZES
-from symsim.grid.stored import Kept, deciding
 from symsim.inputs.settings import text_of
 from symsim.inputs.strategy import Strategy
-from symsim.inputs.traced import Memory
-from symsim.lowering.lowered import Lowered
-from symsim.report.choices import OF_RECOMPUTATION
 
 Options = Mapping[str, Any]
+Value = tuple[str, Options]
 _MESSAGES = "its messages go over other ranks than those of this page; 'symsim derive' makes its formulas"
 
 
@@ -30,7 +26,7 @@ class Choice:
     name: str
     meaning: str
     latex: str
-    values: tuple[tuple[str, Options], ...]
+    values: tuple[Value, ...]
 
 
 @dataclass(frozen=True)
@@ -48,15 +44,20 @@ class Variants:
 
 def variants(result: Evaluation) -> Variants:
     """A derivation with those beside it. A value that cannot run where all else is the page's own is left out."""
-    memory = Memory(SIZES, DEGREES, deciding(result.model))
+    made: dict[str, Evaluation | str] = {str([]): result}
+
+    def of(chosen: Iterable[Value]) -> Evaluation | str:
+        options = [own for _, own in chosen if own]
+        if str(options) not in made:
+            made[str(options)] = _with(result, options)
+        return made[str(options)]
+
     choices = []
     for choice in _choices(result.strategy):
-        first, *others = choice.values
-        left = [first, *(v for v in others if not isinstance(_with(result, [v], memory), str))]
+        left = tuple(value for value in choice.values if not isinstance(of([value]), str))
         if len(left) > 1:
-            choices.append(Choice(choice.name, choice.meaning, choice.latex, tuple(left)))
-    combined = [[v for v in chosen if v[1]] for chosen in product(*(c.values for c in choices))]
-    return Variants(tuple(choices), tuple(_with(result, chosen, memory) if chosen else result for chosen in combined))
+            choices.append(replace(choice, values=left))
+    return Variants(tuple(choices), tuple(map(of, product(*(c.values for c in choices)))))
 
 
 def _choices(strategy: Strategy) -> Iterator[Choice]:
@@ -68,7 +69,7 @@ def _choices(strategy: Strategy) -> Iterator[Choice]:
         yield Choice("sp", "sequence parallelism within the ranks of tp", "", ((text, {}), (other, {"sp": not strategy.sp})))
 
 
-def _pipelines(strategy: Strategy) -> Iterator[tuple[str, Options]]:
+def _pipelines(strategy: Strategy) -> Iterator[Value]:
     """Half and twice the stages, and layers in one chunk a rank or in two."""
     if strategy.pp == 1:
         return
@@ -81,7 +82,7 @@ def _pipeline(strategy: Strategy, options: Options) -> str:
     return ", ".join(f"{name} = {options.get(name, getattr(strategy, name))}" for name in ("pp", "vpp"))
 
 
-def _recomputed(strategy: Strategy) -> Iterator[tuple[str, Options]]:
+def _recomputed(strategy: Strategy) -> Iterator[Value]:
     """Nothing, the modules that run again by default, or whole layers: what of these the page does not have in its own way."""
     for kind in ("none", "selective", "full"):
         if kind != strategy.recompute:
@@ -96,19 +97,13 @@ def _again(strategy: Strategy) -> str:
     return ", ".join([strategy.recompute, *("+".join(v) if n == "recompute_modules" else f"{n}={text_of(v)}" for n, v in given.items())])
 
 
-def _with(result: Evaluation, chosen: Sequence[tuple[str, Options]], memory: Memory) -> Evaluation | str:
+def _with(result: Evaluation, chosen: Sequence[Options]) -> Evaluation | str:
     """The same sizes and ranks a stage with other options; the sentence that refuses it, where it cannot run or its messages go over other ranks."""
-    options = {name: value for _, own in chosen for name, value in own.items()}
-    ours = {n: getattr(result.strategy, n) for n in result.strategy.model_fields_set}
-    kept = {n: v for n, v in ours.items() if not ("recompute" in options and n in OF_RECOMPUTATION)}
-    sizes: dict[str, Any] = {"dp": result.strategy.dp, "num_microbatches": result.strategy.microbatches, "global_batch_size": None}
+    sizes = {"dp": result.strategy.dp, "num_microbatches": result.strategy.microbatches, "global_batch_size": None}
     try:
-        made = evaluated(
-            result.model, Strategy(**{**kept, **sizes, **options}), result.assumptions, dict(result.overrides), result.system, memory=memory
-        )
+        made = beside(result, {**sizes, **{name: value for own in chosen for name, value in own.items()}})
     except InputError as error:
         return str(error)
     if result.system is not None and exposed_axes(made.derivation).keys() != exposed_axes(result.derivation).keys():
         return _MESSAGES
-    # what is made with a memory reads the strategy of its last derivation
-    return replace(made, lowered=cast(Lowered, Kept(dict.fromkeys(made.lowered.checkpointed), made.lowered.alone)))
+    return made

@@ -30,7 +30,7 @@ from symsim.evaluation.numbers import Evaluation
 from symsim.frameworks.choices import framework_of
 from symsim.grid.family import Array
 from symsim.grid.reported import Reported
-from symsim.grid.stored import Asked, Kept
+from symsim.grid.stored import Asked
 from symsim.grid.variant import Variant
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.strategy import Strategy
@@ -38,7 +38,7 @@ from symsim.inputs.trained import respelt
 from symsim.inputs.watched import was_read, watched
 from symsim.ir.roles import role_of
 from symsim.lowering.lower import blocks_of
-from symsim.lowering.lowered import Lowered
+from symsim.lowering.lowered import Kept, Lowered
 from symsim.lowering.tuned import tuned
 from symsim.pipeline.schedules import schedule_of
 from symsim.pipeline.stages import runs

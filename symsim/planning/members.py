@@ -14,10 +14,11 @@ import numpy as np
 
 from symsim.errors import InputError
 from symsim.grid.family import DERIVED, Array, Family, Rule, families
-from symsim.grid.names import DEGREES, SIZES, SPLITS
+from symsim.grid.names import SPLITS
 from symsim.grid.space import Space
 from symsim.grid.variant import Undone, field_at, flags_of, strategy_at
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.deciding import DEGREES, SIZES
 from symsim.lowering.checks import whole_batches
 
 

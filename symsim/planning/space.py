@@ -11,9 +11,10 @@ from symsim.api.result import Result
 from symsim.errors import InputError
 from symsim.grid.axes import Axis, DerivedAxis, parse_axes, parse_axis
 from symsim.grid.conditions import names
-from symsim.grid.names import DEGREES, RANKS, SIZES, SPLITS, field_of
+from symsim.grid.names import RANKS, SPLITS, field_of
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import Remembered
+from symsim.inputs.deciding import DEGREES, SIZES
 from symsim.inputs.models import LoadedModel
 from symsim.inputs.strategies import read_strategy
 from symsim.inputs.strategy import Strategy

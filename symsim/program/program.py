@@ -280,9 +280,11 @@ class Program:
         position = count()
 
         def put(part: Part) -> None:
-            own = next(position)
+            own, mask = next(position), part[0].mask
+            points, many = self.points, self.points(mask)
             for k, other in left.items():
-                heappush(pairs, (*self._rank(other[0].mask, part[0].mask), k, own))
+                with_it = other[0].mask
+                heappush(pairs, (points(with_it | mask), -min(points(with_it), many), k, own))
             left[own] = part
 
         for part in parts:
@@ -293,9 +295,6 @@ class Program:
                 put(join(left.pop(i), left.pop(j)))
         (found,) = left.values()
         return found
-
-    def _rank(self, a: int, b: int) -> tuple[int, int]:
-        return self.points(a | b), -min(self.points(a), self.points(b))
 
     def product(self, by: Number, factors: Iterable[tuple[Value, int]], *, exact: bool = False) -> Value:
         """A number times values to powers 1 or -1 (repeat a factor for more): those over few points first.

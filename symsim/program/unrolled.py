@@ -160,7 +160,8 @@ def unroll(
     substitutions: those made for derivations of the same model before. InputError for a name that is no argument, or no quantity.
     """
     arguments = candidates(result) if free is None else _chosen(result, free)
-    made = _Unroller(result, arguments, shortest, substitutions or Substitutions())
+    definitions = list(result.derivation.definitions.values()) if quantities is None else _needed(result, quantities)
+    made = _Unroller(result, definitions, arguments, shortest, substitutions or Substitutions())
     outputs = tuple(o for n in (quantities if quantities is not None else made.quantities()) for o in made.outputs(n))
     steps, used = made.needed(outputs)
     if free is None:
@@ -168,11 +169,28 @@ def unroll(
     return Unrolled(result, tuple(arguments.values()), steps, outputs, made.kinds)
 
 
+def _needed(result: Evaluation, quantities: Iterable[str]) -> list[Definition]:
+    """The definitions that any of these quantities can stand on, in their order."""
+    axes = exposed_axes(result.derivation).values() if result.system is not None else ()
+    definitions = result.derivation.definitions
+    # the last two stand for others, or tell which rank is meant
+    waiting = [*axes, *quantities, *(QUANTITIES[n].symbol for n in quantities if n in QUANTITIES), "N", "M_stage_peak"]
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in definitions and name not in found:
+            found.add(name)
+            waiting += definitions[name].expr.symbols()
+    return [d for name, d in definitions.items() if name in found]
+
+
 class _Unroller:
     """Steps by name, in an order in which each stands after what it uses."""
 
-    def __init__(self, result: Evaluation, free: Mapping[str, Argument], shortest: bool, substitutions: Substitutions):
-        self.result, self.shortest, self.substitutions = result, shortest, substitutions
+    def __init__(
+        self, result: Evaluation, definitions: Sequence[Definition], free: Mapping[str, Argument], shortest: bool, substitutions: Substitutions
+    ):
+        self.result, self.definitions, self.shortest, self.substitutions = result, definitions, shortest, substitutions
         # bodies, and what makes a step of one
         self.steps: dict[str, tuple[Expr, Callable[[Expr], Step]]] = {}
         # numbers; what is none stands for itself
@@ -240,11 +258,11 @@ class _Unroller:
             self.add(name, body, partial(_with_body, made))
 
     def _definitions(self) -> None:
-        for definition in _grouped([d for d in self.result.derivation.definitions.values() if d.key.scope not in ("stage", "step")]):
+        for definition in _grouped([d for d in self.definitions if d.key.scope not in ("stage", "step")]):
             self.add(definition.symbol, definition.expr, partial(_step, definition))
 
     def _whole_step(self) -> None:
-        for definition in self.result.derivation.definitions.values():
+        for definition in self.definitions:
             if definition.key.scope == "step":
                 body = self._stage.plain(definition.expr, (_TIME,) if self.shortest else ())
                 section = "Over stages" if named(definition.expr)[1] else definition.key.section
@@ -254,7 +272,7 @@ class _Unroller:
 
     @cached_property
     def _stage(self) -> WrittenOut:
-        return WrittenOut(self.result.derivation.definitions.values(), self._line, self.substitutions)
+        return WrittenOut(self.definitions, self._line, self.substitutions)
 
     @cached_property
     def _line(self) -> Line:

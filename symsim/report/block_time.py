@@ -13,7 +13,6 @@ from symsim.cost.step_time import PHASES
 from symsim.report.amounts import human, seconds
 from symsim.report.document import Code, Column, Equation, Math, Row, Span, Spans, Table, spans
 from symsim.report.ink import LINE, Ink, in_units
-from symsim.report.kernels import block_kernels
 from symsim.report.step import Step
 
 _COLUMNS = ("forward", "input gradients", "weight gradients")
@@ -21,7 +20,7 @@ _COLUMNS = ("forward", "input gradients", "weight gradients")
 
 def rows(step: Step, name: str, numbers: Mapping[str, int]) -> tuple[Row, ...]:
     """A row an operation, by its number: seconds and bound of its kernels."""
-    found = block_kernels(step.result, name)
+    found = step.block_kernels[name]
     made = []
     for operation in dict.fromkeys(k.operation for k in found):
         cells: list[Span | Spans] = []

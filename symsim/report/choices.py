@@ -8,10 +8,9 @@ from typing import Any
 
 from symsim.algebra.quantity import BYTE
 from symsim.errors import InputError
-from symsim.evaluation.evaluated import evaluated
+from symsim.evaluation.beside import beside
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.settings import text_of
-from symsim.inputs.strategy import Strategy
 from symsim.lowering.checks import check
 from symsim.report.amounts import human, plain, signed_percent
 from symsim.report.document import Code, Column, Row, Spans, Table, spans
@@ -19,11 +18,6 @@ from symsim.report.step import Step
 
 _WORTH = 0.01  # share of a step that a part must have for what shrinks it to be tried
 _MOST_SIZES = 12  # micro-batches that are tried
-# options that are given with `recompute` alone
-OF_RECOMPUTATION = (
-    *("recompute_method", "recompute_num_layers", "recompute_layers_per_stage", "recompute_modules", "recompute_operations"),
-    *("num_microbatches_with_partial_activation_checkpoints", "distribute_saved_activations", "synchronize_checkpoint_boundary"),
-)
 # what hides the messages of an axis
 _HIDES: Mapping[str, Mapping[str, Any]] = {
     "exposed_tp": {"tp_comm_overlap": True},
@@ -77,10 +71,11 @@ def _choices(step: Step) -> Iterator[Choice]:
     yield Choice(spans(f"twice the micro-batches, {2 * strategy.microbatches:,}, and so twice the batch"), replace(step.result, strategy=twice))
     yield from _sizes(step)
     for options in _options(step):
-        other = _with(step.result, options)
-        if other is not None:
-            text = ",".join(f"{name}={text_of(value)}" for name, value in options.items())
-            yield Choice(spans(Code(text)), other)
+        try:
+            other = beside(step.result, options)
+        except InputError:
+            continue
+        yield Choice(spans(Code(",".join(f"{name}={text_of(value)}" for name, value in options.items()))), other)
 
 
 def _sizes(step: Step) -> Iterator[Choice]:
@@ -117,13 +112,3 @@ def _options(step: Step) -> Iterator[dict[str, Any]]:
     for part, options in _HIDES.items():
         if part in large and any(getattr(strategy, name) != value for name, value in options.items()):
             yield dict(options)
-
-
-def _with(result: Evaluation, options: Mapping[str, Any]) -> Evaluation | None:
-    """The same with other options; None where it cannot run."""
-    ours = {n: getattr(result.strategy, n) for n in result.strategy.model_fields_set}
-    kept = {n: v for n, v in ours.items() if not ("recompute" in options and n in OF_RECOMPUTATION)}
-    try:
-        return evaluated(result.model, Strategy(**{**kept, **options}), result.assumptions, dict(result.overrides), result.system)
-    except InputError:
-        return None

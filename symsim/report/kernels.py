@@ -105,13 +105,13 @@ def block_kernels(result: Evaluation, name: str) -> list[Kernel]:
     return made
 
 
-def stage_kernels(result: Evaluation, stage: int) -> list[Kernel]:
-    """Kernels of one rank of a stage with their calls, longest together first."""
+def stage_kernels(result: Evaluation, stage: int, blocks: Mapping[str, Iterable[Kernel]]) -> list[Kernel]:
+    """Kernels of one rank of a stage with their calls, longest together first. blocks: those of every block."""
     numbers = result.stage_numbers(result.stages[stage])
     made = []
-    for name in result.lowered.blocks:
+    for name, found in blocks.items():
         times, again = calls(result.lowered, name, numbers)
-        made += [replace(k, calls=times + (again.get(k.operation, 0) if k.phase == "forward" else 0)) for k in block_kernels(result, name)]
+        made += [replace(k, calls=times + (again.get(k.operation, 0) if k.phase == "forward" else 0)) for k in found]
     return sorted((k for k in made if k.calls), key=lambda k: -k.total)
 
 
@@ -188,7 +188,7 @@ def bounds(formula: Expr, numbers: Mapping[str, Number]) -> dict[str, float]:
 
 
 def _alone(formula: Expr, numbers: Mapping[str, Number], *, compute: bool = True, memory: bool = True, latency: bool = True) -> float:
-    known = dict(numbers)
+    known = {name: numbers[name] for name in formula.symbols()}
     if not compute:
         known |= {n: math.inf for n in RATES if n in known}
     if not memory:

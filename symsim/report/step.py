@@ -28,7 +28,7 @@ from symsim.pipeline.fullest import falls
 from symsim.pipeline.schedules import schedule_of
 from symsim.pipeline.stages import runs
 from symsim.report.amounts import human, percent, seconds, whole
-from symsim.report.kernels import Kernel, stage_kernels
+from symsim.report.kernels import Kernel, block_kernels, stage_kernels
 from symsim.report.totals import ranges
 
 # what a stage's peak memory is the sum of, and how it is said
@@ -111,7 +111,12 @@ class Step:
     @cached_property
     def kernels(self) -> list[Kernel]:
         """Of one micro-batch on the slowest stage, longest first."""
-        return stage_kernels(self.result, self.slowest)
+        return stage_kernels(self.result, self.slowest, self.block_kernels)
+
+    @cached_property
+    def block_kernels(self) -> Mapping[str, list[Kernel]]:
+        """Of every block its kernels once, in the order in which they run."""
+        return {name: block_kernels(self.result, name) for name in self.result.lowered.blocks}
 
     @cached_property
     def launching(self) -> float:
