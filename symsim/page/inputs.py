@@ -28,8 +28,9 @@ _SAID = {"byte/s": ("GB/s", 1e9), "FLOP/s": ("TFLOP/s", 1e12), "USD/s": ("USD/h"
 
 @dataclass(frozen=True)
 class Input:
-    """base: its value in the report. values: whole numbers that it may take, in rising order; none where it may be any number that is not negative.
-    unit: what a reader sees, `scale` of the symbol's own. share: it cannot exceed 1. labels: what each value is called, where not by its number."""
+    """base: its value in the report. values: whole numbers that it may take, in rising order; none where it may be any number from `least` up, and
+    0 only where `zero`. unit: what a reader sees, `scale` of the symbol's own. share: it cannot exceed 1; within: nor the input of this name.
+    labels: what each value is called, where not by its number."""
 
     name: str
     group: Group
@@ -41,6 +42,9 @@ class Input:
     scale: float = 1.0
     share: bool = False
     labels: tuple[str, ...] = ()
+    least: float = 0.0
+    zero: bool = False
+    within: str = ""
 
 
 def inputs_of(arguments: Iterable[Argument], system: System | None) -> list[Input]:
@@ -63,11 +67,16 @@ def _input(argument: Argument) -> Input:
     latex = entry(name).latex
     values = tuple(_values(name, base)) if isinstance(base, int) else ()
     if values:
-        return Input(name, "machine" if name.startswith("R_") else "sizes", base, argument.meaning, latex, values)
+        return Input(name, "machine" if name.startswith(_OF_SHEETS) else "sizes", base, argument.meaning, latex, values)
     unit, scale = _SAID.get(argument.unit, (argument.unit, 1.0))
     group: Group = "sizes" if name == "lam" else "machine" if name.startswith(_OF_SHEETS) else "coefficients"
-    share = domain(name) == "share" or argument.meaning.startswith("share of") and 0 < base <= 1
-    return Input(name, group, base, argument.meaning, latex, (), unit, scale, share)
+    share = domain(name) == "share" or argument.meaning.startswith("share of") and base <= 1
+    if name == "lam":
+        # the busiest of ep ranks gets the tokens of all of them at most
+        return Input(name, group, base, argument.meaning, latex, least=1.0, within="ep")
+    # nothing can take no time, and a coefficient be 0; a rate cannot, nor a share that is reached
+    zero = argument.unit == "s" or argument.unit == "1" and not (share and base)
+    return Input(name, group, base, argument.meaning, latex, (), unit, scale, share, zero=zero)
 
 
 def _values(name: str, base: int) -> Iterable[int]:
@@ -83,6 +92,8 @@ def _values(name: str, base: int) -> Iterable[int]:
         return sorted(n for n in {base, *_doublings(base, 6)} if n >= 128 or n == base)
     if name.startswith("R_"):
         return sorted({base, *_RANKS_OF_A_UNIT})
+    if name == "n_sm":
+        return sorted({base, *range(2, 2 * base + 1, 2)})
     # a rate of the machine's, or a count
     return ()
 

@@ -25,8 +25,11 @@ const spoken = (x, unit, name) => {
 const given = values => Object.fromEntries(PAGE.inputs.map((one, k) => [one.name, values[k]]));
 const chosen = values => PAGE.variants[PAGE.inputs.reduce((place, one, k) => one.labels ? place * one.values.length + values[k] : place, 0)];
 const refusal = values => {
-  const which = chosen(values);
+  const which = chosen(values), set = given(values);
   if (typeof which === "string") return which;
+  // a degree that is not moved is 1
+  const above = PAGE.inputs.find(one => one.within && set[one.name] > (set[one.within] ?? 1));
+  if (above) return `${above.name} is at most ${above.within}=${set[above.within] ?? 1}`;
   for (const number of PAGE.rules[which]) {
     const rule = PAGE.rule[number];
     let place = 0;
@@ -113,18 +116,24 @@ const places = k => PAGE.inputs[k].whole ? possible(k).length - 1 : STEPS;
 const valueAt = (k, place) => {
   const one = PAGE.inputs[k];
   if (one.whole) return possible(k)[place];
-  if (one.share) return Math.max(1, place) / STEPS;
+  if (one.share) return Math.max(one.zero ? 0 : 1, place) / STEPS;
+  if (one.least) return one.least * REACH ** (place / STEPS);
   return place === STEPS / 2 ? one.base : (one.base || one.scale) * REACH ** (2 * place / STEPS - 1);
 };
 const placeOf = (k, value) => {
   const one = PAGE.inputs[k];
   if (one.whole) return Math.max(0, possible(k).indexOf(value));
   if (one.share) return Math.round(value * STEPS);
+  if (one.least) return Math.round(Math.log(value / one.least) / Math.log(REACH) * STEPS);
   const wanted = Math.log(value / (one.base || one.scale)) / Math.log(REACH);
   return value > 0 ? Math.round(Math.min(1, Math.max(-1, wanted)) * STEPS / 2 + STEPS / 2) : 0;
 };
 const shownValue = (k, value) => PAGE.inputs[k].labels ? PAGE.inputs[k].labels[value] : PAGE.inputs[k].whole ? value.toLocaleString("en").replace(/,/g, "\u2009") : String(Number((value / PAGE.inputs[k].scale).toPrecision(12)));
-const accepted = (k, value) => Number.isFinite(value) && (PAGE.inputs[k].whole ? possible(k).includes(value) : value >= 0 && !(PAGE.inputs[k].share && (value === 0 || value > 1)));
+const accepted = (k, value) => {
+  const one = PAGE.inputs[k];
+  if (one.whole) return possible(k).includes(value);
+  return value === 0 ? one.zero : value >= (one.least || 1 / PAGE.largest) && value <= (one.share ? 1 : PAGE.largest);
+};
 
 /* the address */
 const written = (values, before) => values.map((v, k) => v === base[k] ? "" : `${before}${PAGE.inputs[k].name}=${v}`).filter(Boolean);
@@ -160,7 +169,9 @@ const show = () => {
     slider.value = placeOf(k, state[k]);
     if (one.labels) return;
     slider.setAttribute("aria-valuetext", `${shownValue(k, state[k])} ${one.unit}`.trim());
-    if (document.activeElement !== value) value.value = shownValue(k, state[k]);
+    if (document.activeElement === value) return;
+    value.value = shownValue(k, state[k]);
+    value.removeAttribute("aria-invalid");
   });
 };
 let waiting = false;
@@ -172,14 +183,16 @@ const soon = () => {
 };
 PAGE.inputs.forEach((one, k) => {
   if (!one.labels) {
-    at(`input-${k}`).min = one.share ? 1 : 0;
+    at(`input-${k}`).min = one.share && !one.zero ? 1 : 0;
     at(`input-${k}`).max = places(k);
   }
   at(`input-${k}`).addEventListener("input", event => { state[k] = valueAt(k, Number(event.target.value)); soon(); });
   if (!one.whole) at(`value-${k}`).addEventListener("input", event => {
-    const value = Number(event.target.value) * one.scale;
-    if (event.target.value !== "" && accepted(k, value)) { state[k] = value; soon(); }
+    const value = Number(event.target.value) * one.scale, taken = event.target.value !== "" && accepted(k, value);
+    event.target.setAttribute("aria-invalid", String(!taken));
+    if (taken) { state[k] = value; soon(); }
   });
+  if (!one.whole) at(`value-${k}`).addEventListener("blur", show);
 });
 at("keep").addEventListener("click", () => { kept = state.slice(); soon(); });
 at("forget").addEventListener("click", () => { kept = null; soon(); });

@@ -19,6 +19,7 @@ from symsim.algebra.written import Substitutions
 from symsim.cost.step_time import exposed_axes
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES
+from symsim.inputs.limits import LARGEST_QUANTITY
 from symsim.inputs.settings import text_of
 from symsim.page.allowed import Rule, only_possible, rules_of
 from symsim.page.inputs import SIZES, Input, inputs_of, of_choice
@@ -72,6 +73,7 @@ def live_section(result: Evaluation) -> Markup:
         "results": [{"name": n, "meaning": QUANTITIES[n].meaning.replace("10^12", "10\u00b9\u00b2"), "unit": QUANTITIES[n].unit} for n in results],
         "time": [{"name": n, "label": _time_label(result, n)} for n in times],
         "memory": [{"name": f"memory.{n}", "label": label} for n, label in MEMORY_PARTS.items()] + [{"name": "memory.reserve", "label": "reserve"}],
+        "largest": float(LARGEST_QUANTITY),
         "colours": [f"#{c}" for c in COLOURS],
     }
     script = f"const PAGE = {quoted(data)};\n{javascript(made)}{_script()}"
@@ -98,6 +100,7 @@ def quoted(data: Any) -> str:
 
 def _as_data(one: Input) -> dict[str, object]:
     moved: dict[str, object] = {"values": one.values, "whole": bool(one.values), "share": one.share, "fills": one.name in SIZES}
+    moved |= {"least": one.least, "zero": one.zero, "within": one.within}
     moved |= {"labels": one.labels} if one.labels else {}
     return {"name": one.name, "base": float(one.base), **moved, "unit": one.unit, "scale": one.scale}
 
