@@ -89,6 +89,24 @@ def test_pdf(tmp_path: Path) -> None:
     assert (tmp_path / "again.pdf").read_bytes() == written
 
 
+def pages_of(before: int, folder: Path) -> list[int]:
+    """The pages of a heading behind so many rows of a table, and of the row that follows it."""
+    import typst as compiler
+
+    rows = [*[Row(("row", "", ""))] * before, Row(("heading",), "group"), *[Row((Math("x"), "", ""))] * 20]
+    table = Table(("Rows.",), (Column("row", 8), Column("", 8), Column("", 8)), tuple(rows))
+    where = "query({}).first().location().page()"
+    asked = f"#context [#metadata(({where.format('emph')}, {where.format('math.equation')})) <pages>]"
+    (folder / "rows.typ").write_text(typst.render(Report("Rows", "", (Section("Rows", (table,)),))) + asked)
+    return json.loads(compiler.query(folder / "rows.typ", "<pages>", field="value", one=True))
+
+
+def test_a_heading_stands_on_the_page_of_its_first_row(tmp_path: Path) -> None:
+    found = [pages_of(before, tmp_path) for before in range(55, 70)]
+    assert [here == there for here, there in found] == [True] * 15
+    assert {here for here, _ in found} == {1, 2}
+
+
 def test_what_does_not_compile_is_said() -> None:
     with pytest.raises(InputError, match="typst made no PDF: "):
         typst.compile_pdf("#nothing-of-this-name")

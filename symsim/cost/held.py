@@ -87,7 +87,8 @@ def stage_parameters(book: Derivation, lowered: Lowered) -> None:
         total(dense, ELEMENT),
         "parameters of one rank of stage i outside experts",
         unit=ELEMENT,
-        latex=r"P^{(i)}_{\mathrm{dense}}",
+        # a kind of layers may be called dense
+        latex=r"P^{(i)}_{\mathrm{nonexpert}}",
     )
     book.define(
         of_stage("P", "expert"),
@@ -109,13 +110,13 @@ def stage_parameters(book: Derivation, lowered: Lowered) -> None:
 
 def _stage_trained(book: Derivation, lowered: Lowered) -> None:
     """The trained parameters of one rank of stage i: what has gradients, and states of the optimizer."""
-    for part, what in (
-        ("dense", "trained parameters of one rank of stage i outside experts"),
-        ("expert", "trained expert parameters of one rank of stage i"),
+    for part, word, what in (
+        ("dense", "nonexpert", "trained parameters of one rank of stage i outside experts"),
+        ("expert", "expert", "trained expert parameters of one rank of stage i"),
     ):
         found = ZERO if part == "expert" else trained_output_layer(book, lowered)
         for n in lowered.blocks:
             own = [m for m in MODULES if of_block("P", n, module=m) in book and (m == "experts") == (part == "expert")]
             found = found + sum((trained_of(book, "P", n, m) * symbol(holds(n)) for m in own if not (role_of(n).behind and m == "lm_head")), ZERO)
-        latex = rf"P^{{(i)}}_{{\mathrm{{{part},trained}}}}"
+        latex = rf"P^{{(i)}}_{{\mathrm{{{word},trained}}}}"
         book.define(of_stage("P_trained", part), Quantity(found, ELEMENT), what, unit=ELEMENT, latex=latex)
