@@ -25,7 +25,7 @@ from symsim.inputs.systems import load_system
 from symsim.report import gauges, html, latex, markdown, picture, typst, write_report
 from symsim.report.amounts import human, plain, unbroken
 from symsim.report.content import report
-from symsim.report.document import Equation, Equations, Figure, Gauges, Paragraph, Picture, Ref, Report, Section, Table, as_spans
+from symsim.report.document import Code, Equation, Equations, Figure, Gauges, Paragraph, Picture, Ref, Report, Section, Table, as_spans
 from symsim.report.machine import joins, meaning
 from symsim.report.numbering import numbered
 from symsim.report.step import Step
@@ -354,3 +354,19 @@ def test_other_choices_are_what_symsim_eval_says_of_them() -> None:
         assert said[words][2:] == (human(int(result.value("memory.peak")), BYTE), "" if fits else "too much"), words
     rates = [float(str(cells[0]).replace("\u2009", "")) for cells in said.values()]
     assert rates == sorted(rates, reverse=True)
+
+
+def test_cuda_graphs_are_tried_where_kernels_wait_for_their_launches() -> None:
+    """A layer at a time under te, as Megatron-Core has it; whole iterations otherwise; not where nothing waits."""
+    asked = {
+        "tp=4,sp=true,pp=2,num_microbatches=8,seq_length=2048": "cuda_graph_impl=local",
+        "fusion=eager,num_microbatches=8,seq_length=512": "cuda_graph_impl=full_iteration",
+        "tp=8,sp=true,pp=4,num_microbatches=8,seq_length=8192": "",
+    }
+    for strategy, option in asked.items():
+        now = symsim.derive("llama3-8b", strategy, system="h100-sxm")
+        (table,) = (p for s in report(now, True).sections for p in s.parts if isinstance(p, Table) and p.key == "choices")
+        tried = {code.text: row.cells[1] for row in table.rows for code in as_spans(row.cells[0]) if isinstance(code, Code) and "graph" in code.text}
+        assert list(tried) == [option] * bool(option)
+        if option:
+            assert tried[option] == plain(float(symsim.derive("llama3-8b", f"{strategy},{option}", system="h100-sxm").value("tokens_per_second")))

@@ -109,6 +109,9 @@ def _options(step: Step) -> Iterator[dict[str, Any]]:
     layers = int(step.result.numbers["L"])
     if "t_bubble" in large and strategy.vpp == 1 and strategy.schedule == "1f1b" and layers % depth == 0 and layers > depth:
         yield {"vpp": layers // depth, "overlap_p2p_comm": True}
+    if strategy.cuda_graph_impl == "none" and step.launching > _WORTH * float(step.stage(step.slowest)["t_stage"]):
+        # a graph of a layer is Megatron's
+        yield {"cuda_graph_impl": "local" if strategy.fusion == "te" else "full_iteration"}
     for part, options in _HIDES.items():
         if part in large and any(getattr(strategy, name) != value for name, value in options.items()):
             yield dict(options)
