@@ -178,7 +178,7 @@ def test_a_page_answers_from_its_address_and_by_its_sliders(tmp_path: Path) -> N
     shares = {row[0]: float(row[2].replace("\u2212", "-").removesuffix(" %")) for row in found["binds"]}
     most = sorted(((abs(share), name) for name, share in Step(there).elasticities.items() if tier_of(name) or "_" in name), reverse=True)
     assert list(shares) == [name for _, name in most[:3]] and list(shares.values()) == pytest.approx([-share for share, _ in most[:3]], rel=0.02)
-    assert found["furthest"].endswith("all else as set: no b; no s.")
+    assert found["furthest"].endswith("all else as set: no value of b; no value of s.")
     assert found["before"].startswith(f"One step takes {float(there.value('time.step')):.4g}".rstrip("0"))
     assert found["address"] == address and found["after"] != found["before"]
     assert re.fullmatch(rf"#b=2&B_2=\d+(\.\d+)?&memory={tight}&kept=1", found["then"])

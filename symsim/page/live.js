@@ -105,7 +105,7 @@ const furthest = now => {
   const said = now["memory.capacity"] === undefined ? [] : PAGE.inputs.map((one, k) => {
     if (!one.fills) return "";
     const most = possible(k).filter(value => fits(evaluated(changed(k, value)))).pop();
-    return most === undefined ? `no ${one.name}` : `${one.name} = ${shownValue(k, most)}${most === possible(k).at(-1) ? " or more" : ""}`;
+    return most === undefined ? `no value of ${one.name}` : `${one.name} = ${shownValue(k, most)}${most === possible(k).at(-1) ? " or more" : ""}`;
   }).filter(Boolean);
   return said.length ? `The largest that fits with the reserve, each alone and all else as set: ${said.join("; ")}.` : "";
 };
@@ -156,7 +156,7 @@ const show = () => {
   const now = evaluated(state), then = kept && evaluated(kept);
   at("verdict").textContent = verdict(now);
   at("verdict").classList.toggle("refused", Boolean(now.why));
-  at("pictures").innerHTML = picture("a step takes", "s", PAGE.time, now, then, "") + picture("the fullest rank holds", "byte", PAGE.memory, now, then, "memory.capacity");
+  at("pictures").innerHTML = picture("a step takes", "s", PAGE.time, now, then, "") + picture("the fullest rank and its reserve:", "byte", PAGE.memory, now, then, "memory.capacity");
   results(now, then);
   const rows = now.why ? "" : binding(now);
   at("binding").tBodies[0].innerHTML = rows;

@@ -77,7 +77,7 @@ def _uncertainty(step: Step, ink: Ink) -> list[Section]:
         if abs(move) > _LEAST_MOVE:
             known = "" if kind in OF_STEP else tag
             share = percent(found.shares.get(kind, 0.0)) if kind not in told else ""
-            rows.append(Row((KINDS[kind], known, percent(spreads.of(kind, tag)), f"{move:.3f}", share)))
+            rows.append(Row((KINDS[kind], known, percent(spreads.of(kind, tag)), f"{move:.3f}".replace("-", "\u2212"), share)))
             told.add(kind)
     for kind in ("machine", "run"):
         rows.append(Row((KINDS[kind], "", percent(spreads.of(kind, "estimated")), "1", percent(found.shares[kind]))))
