@@ -698,6 +698,8 @@ def test_autocast_is_the_type_of_products_where_weights_are_wide(more: dict[str,
 def test_fsdp_in_a_pipeline_is_megatrons_own() -> None:
     """Megatron-LM arguments.py: torch's FSDP2 refuses a pipeline; Megatron-FSDP shards every stage."""
     piped = (*DENSE, "--pipeline-model-parallel-size", "2")
+    other = {row.key: row.fate for row in job("--use-megatron-fsdp", "--torch-fsdp2-no-reshard-after-forward").rows}
+    assert other["--torch-fsdp2-no-reshard-after-forward"] == "no_cost_effect"
     with pytest.raises(InputError, match="use_torch_fsdp2=true: Megatron-LM runs it without a pipeline; give pipeline_model_parallel_size 1, not 2"):
         job(*piped, "--use-torch-fsdp2")
     found = job(*piped, "--use-megatron-fsdp", "--data-parallel-sharding-strategy", "optim_grads_params").placed()

@@ -206,16 +206,20 @@ def _data_parallel(read: Settings) -> None:
     keys, options = read.keys, read.options
     sharded = keys.flag("use_distributed_optimizer", None, to="zero", why="1")
     sharding = keys.choice("data_parallel_sharding_strategy", _SHARDING, None, to="zero")
+    torchs = keys.flag("use_torch_fsdp2", False, to="zero", why="3")
+    whole = keys.flag("torch_fsdp2_no_reshard_after_forward", False, to="reshard_after_forward", why="false")
+    if keys.has("torch_fsdp2_no_reshard_after_forward") and not torchs:
+        keys.note("torch_fsdp2_no_reshard_after_forward", "no_cost_effect", why="read with use_torch_fsdp2 only")
     if keys.flag("use_megatron_fsdp", False, to="zero"):
         options["zero"] = 3 if sharding is None else sharding
         if sharding is None:
             keys.note("data_parallel_sharding_strategy", "derived", "zero", "3: optim_grads_params")
-    elif keys.flag("use_torch_fsdp2", False, to="zero", why="3"):
+    elif torchs:
         options["zero"] = 3
         if options.get("pp", 1) > 1:
             # training/arguments.py validate_args
             keys.refuse("use_torch_fsdp2", f"Megatron-LM runs it without a pipeline; give pipeline_model_parallel_size 1, not {options['pp']}")
-        if keys.flag("torch_fsdp2_no_reshard_after_forward", False, to="reshard_after_forward", why="false"):
+        if whole:
             options["reshard_after_forward"] = False
     else:
         if sharding is not None:
