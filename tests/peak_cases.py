@@ -22,6 +22,7 @@ def ours(config: dict[str, Any], o: dict[str, Any]) -> dict[str, int]:
         **{"recompute": o.get("recompute") or ("full" if o["checkpoints"] else "none"), "clip_grad": 0, "autocast": o["autocast"]},
         **({} if o["autocast"] else {"main_params_dtype": "bf16", "grad_reduce_in_fp32": False}),
         **(tuned if o["method"] in ("lora", "dora") else {}),
+        "optimizer_in_bwd": bool(o.get("in_backward")),
         **({"freeze_parameters": ("embedding", "layers.0")} if o["method"] == "frozen" else {}),
     }
     settings |= {"zero": 3, "dp": o["ranks"]} if o.get("ranks") else {}

@@ -39,6 +39,16 @@ def test_one_device_keeps_its_activations_on_the_host() -> None:
     assert (found["tuner_type"], found["lora_rank"]) == ("lora", 64) and {"q_proj", "v_proj", "down_proj"} <= set(found["target_modules"])
 
 
+def test_parameters_updated_inside_backward(tmp_path: Path) -> None:
+    made = job(tmp_path, optimizer_in_bwd=True)
+    assert made.placed().optimizer_in_bwd and {row.key: row.fate for row in made.rows}["optimizer_in_bwd"] == "mapped"
+    projected = job(tmp_path, optimizer_in_bwd=True, optimizer={"_component_": "torch.optim.Adafactor"})
+    assert {row.key: row.fate for row in projected.rows}["optimizer_in_bwd"] == "not_modelled" and not projected.placed().optimizer_in_bwd
+    for key, value in (("clip_grad_norm", 1.0), ("gradient_accumulation_steps", 4)):
+        with pytest.raises(InputError, match=f"optimizer_in_bwd is true; it should be false where {key} is given"):
+            job(tmp_path, optimizer_in_bwd=True, **{key: value})
+
+
 def test_tensor_parallel_host_and_8_bit_states(tmp_path: Path) -> None:
     optimizer = {"_component_": "bitsandbytes.optim.PagedAdamW8bit"}
     found = dict(job(tmp_path, tensor_parallel_dim=2, fsdp_cpu_offload=True, optimizer=optimizer, clip_grad_norm=0.5).strategy or {})

@@ -98,6 +98,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "bias_dropout_fusion": ("gpt3-175b", {"seq_length": 1024}, False),
     "masked_softmax_fusion": (DENSE + " written out", {"seq_length": 512}, False),
     "norm_fusion": (DENSE, {}, False),
+    "optimizer_in_bwd": (DENSE, {"fusion": "eager", "clip_grad": 0, "zero": 0, "num_microbatches": 1}, True),
     "use_fused_mhc": (DENSE + " with streams", {}, False),
     "cross_entropy_fusion": (DENSE, {"tp": 4}, "native"),
     "cross_entropy_chunks": (DENSE, {"cross_entropy_fusion": "liger"}, 4),

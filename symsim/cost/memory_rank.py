@@ -31,7 +31,7 @@ LIVENESS = "tensors alive between the kernel that makes them and the last that r
 class Rank:
     """A rank of stage i, whose memory is defined in `book`, and what a placed step says of it.
 
-    fresh: 1 while the step has one micro-batch, whose gradients are the first.
+    fresh: 1 while the step has one micro-batch, whose gradients are the first and stay; where each is freed by its own update none stays.
     """
 
     book: Derivation
@@ -52,7 +52,7 @@ class Rank:
 def rank_of(book: Derivation, lowered: Lowered) -> Rank:
     profile = lowered.profile
     has = {n: present(n) for n in lowered.blocks}
-    fresh = 1 - minimum(symbol("m") - 1, 1)
+    fresh = ZERO if profile.strategy.optimizer_in_bwd else 1 - minimum(symbol("m") - 1, 1)
     schedule = schedule_of(profile.strategy)
     return Rank(book, lowered, profile.model, profile.strategy, profile.assumptions, profile.framework, schedule, fresh, has)
 

@@ -153,7 +153,10 @@ def define_static(rank: Rank) -> Static:
 
 
 def _gradients(rank: Rank) -> Expr:
-    """Bytes of gradients that a rank accumulates: none where the host does, unless they wait for the last micro-batch unsharded."""
+    """Bytes of gradients that a rank accumulates: none where each is used up at once, or where the host does, unless they wait for the last
+    micro-batch unsharded."""
+    if rank.strategy.optimizer_in_bwd:
+        return ZERO
     if rank.strategy.offload_gradients and rank.lowered.mesh.placement.stores["gradients"]:
         return ZERO
     return _of_each(rank, gradient_width(rank), "gradients")
@@ -260,7 +263,11 @@ def _differ(one: _Shape, other: _Shape) -> Expr:
 
 
 def optimizer_temporaries(rank: Rank) -> Expr:
+    """Bytes that the update behind backward makes beside what it changes. Of a parameter that is updated inside backward they take the place of
+    what the kernel of its gradient has read, which is freed then and is no smaller where a micro-batch has more tokens than a layer is wide."""
     strategy = rank.strategy
+    if strategy.optimizer_in_bwd:
+        return ZERO
     away = rational(strategy.optimizer_offload_fraction) if strategy.optimizer_cpu_offload else expr(0)
     width = WIDTHS[main_type(strategy)]
     found = _gradients_in_fp32(rank) + maximum(_unscaled_moments(rank), narrowed_copies(rank))

@@ -219,6 +219,9 @@ class Strategy(BaseModel):
         "onebit_lamb",
         "zero_one_adam",
     ] = Field("adam", description="what is kept and moved: symsim/inputs/optimizers.py; adam: two moments; sgd: none; sgd_momentum, lion: one")
+    optimizer_in_bwd: bool = Field(
+        False, description="eager, compile: a parameter is updated as its gradient is made, which is freed then: of one micro-batch a step"
+    )
     optimizer_bits: Literal[32, 8, 4] = Field(
         32, description="8, 4: moments in blocks of 256, 128 numbers with an fp32 scale each (bitsandbytes, torchao); 32: in the types below"
     )

@@ -23,7 +23,7 @@ from symsim.lowering.checks_mixers import heads, heads_of_a_rank, mixers
 from symsim.lowering.checks_recompute import recomputation
 from symsim.lowering.checks_shards import sharded_stages
 from symsim.lowering.checks_tuning import tuning
-from symsim.lowering.checks_update import autocast, on_the_host, optimizer_states
+from symsim.lowering.checks_update import autocast, in_backward, on_the_host, optimizer_states
 from symsim.lowering.shares import divides, divisors
 from symsim.pipeline.layout import pipeline_layout
 from symsim.pipeline.schedules import check_schedule, schedule_of
@@ -483,6 +483,7 @@ RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
     _overlap,
     optimizer_states,
     autocast,
+    in_backward,
     on_the_host,
     recomputation,
     _precision,

@@ -43,6 +43,24 @@ def optimizer_states(_: Architecture, strategy: Strategy) -> None:
         raise InputError(f"optimizer={strategy.optimizer} has no update on the host; optimizer_cpu_offload is for those that take every number alike")
 
 
+def in_backward(_: Architecture, strategy: Strategy) -> None:
+    """torchtune training/memory.py register_optim_in_bwd_hooks, and what its recipes refuse beside it (full_finetune_distributed.py)."""
+    if not strategy.optimizer_in_bwd:
+        return
+    asked = "optimizer_in_bwd=true frees a gradient as its parameter is updated"
+    if strategy.fusion == "te":
+        raise InputError(f"{asked}, and fusion=te keeps all of a step in buffers; give fusion=eager or compile")
+    if strategy.microbatches > 1 or strategy.pp > 1:
+        raise InputError(f"{asked}, and {strategy.microbatches} micro-batches on pp={strategy.pp} add theirs up; give one, with pp=1")
+    if strategy.zero not in (0, 3) or strategy.zero == 0 and strategy.dp > 1:
+        raise InputError(f"{asked}, and zero={strategy.zero} with dp={strategy.dp} reduces several at once; give zero=3, or dp=1")
+    if strategy.clip_grad:
+        raise InputError(f"{asked}, and clip_grad={strategy.clip_grad:g} needs the norm of all; give clip_grad=0")
+    row = OPTIMIZERS[strategy.optimizer]
+    if strategy.optimizer_cpu_offload or row.by_shape or row.looped or row.largest:
+        raise InputError(f"{asked}: what {strategy.optimizer} makes beside it, or on the host, is not counted there; give optimizer=adam or sgd")
+
+
 def autocast(_: Architecture, strategy: Strategy) -> None:
     """torch/amp/autocast_mode.py; with FSDP, parameters arrive in the type of the computation (torch.distributed.fsdp MixedPrecisionPolicy)."""
     if not strategy.autocast:

@@ -45,6 +45,15 @@ TIME = (
         ("what keeps all does not run again", '1 - symbol("whole_i") / symbol("window_i")', "ONE", "recompute_stages.py"),
     )
     + of(
+        "cost/memory_rank.py",
+        (
+            "gradients are freed by their own update",
+            "ZERO if profile.strategy.optimizer_in_bwd else 1 - minimum",
+            "1 - minimum",
+            "torch_peaks.py",
+        ),
+    )
+    + of(
         "frameworks/streams.py",
         ("streams are mixed by three kernels", "if not k.profile.strategy.use_fused_mhc:", "if False:", "hyper_connections.py"),
     )

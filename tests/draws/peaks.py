@@ -206,6 +206,25 @@ class Both:
             part.zero_grad(set_to_none=set_to_none)
 
 
+class InBackward:
+    """An optimizer of each parameter, which updates it as its gradient is made (torchtune training/memory.py register_optim_in_bwd_hooks)."""
+
+    def __init__(self, parameters: Any, made_by: Any):
+        self.own = {p: made_by([p]) for p in parameters}
+        for p in parameters:
+            p.register_post_accumulate_grad_hook(self.update)
+
+    def update(self, parameter: torch.Tensor) -> None:
+        self.own[parameter].step()
+        self.own[parameter].zero_grad()
+
+    def step(self) -> None:
+        pass
+
+    def zero_grad(self, set_to_none: bool) -> None:
+        pass
+
+
 def theirs(config: dict[str, Any], o: dict[str, Any]) -> dict[str, int]:
     """Most bytes alive in forward, in backward and in the update of the second step."""
     values = dict(config)
@@ -240,7 +259,8 @@ def theirs(config: dict[str, Any], o: dict[str, Any]) -> dict[str, int]:
     if o.get("ranks"):
         shared_out(model, o["ranks"], live)
     made_by = (OPTIMIZERS | FURTHER_OPTIMIZERS)[o["optimizer"]]
-    update = Both(model, made_by) if o["optimizer"] == "muon" else made_by([p for p in model.parameters() if p.requires_grad])
+    trained = [p for p in model.parameters() if p.requires_grad]
+    update = Both(model, made_by) if o["optimizer"] == "muon" else InBackward(trained, made_by) if o.get("in_backward") else made_by(trained)
     ids = torch.randint(1, config["vocab_size"], (o["b"], o["s"]))
     scales = [p.quant_state.absmax for p in model.parameters() if getattr(p, "quant_state", None) is not None]
     for t in (*model.parameters(), *model.buffers(), *scales):
@@ -274,6 +294,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--further", action="store_true", help=f"methods besides, one after the other: {', '.join(FURTHER)}")
     parser.add_argument("--sharded", type=int, default=0, metavar="RANKS", help="parameters over so many ranks by torch's fully_shard (zero=3)")
+    parser.add_argument("--in-backward", action="store_true", help="each parameter is updated as its gradient is made (optimizer_in_bwd)")
     parser.add_argument("--only", type=int, default=None)
     parser.add_argument("--json", action="store_true", help="print rows for tests/oracle/peaks.json too")
     given = parser.parse_args()
@@ -284,6 +305,10 @@ def main() -> int:
         if given.sharded:
             config["tie_word_embeddings"] = False
             options |= {"method": "full", "autocast": False, "ranks": given.sharded}
+        if given.in_backward:
+            # whose updates make nothing beside what they change
+            made = options["optimizer"] if "adam" not in options["optimizer"] else "adam fused"
+            options |= {"in_backward": True, "method": "full", "m": 1, "optimizer": made}
         if given.further:
             draw_further(rng, config, options, FURTHER[index % len(FURTHER)])
         try:

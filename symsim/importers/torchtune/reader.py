@@ -24,6 +24,7 @@ from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections, referred, under
 from symsim.importers.torchtune.tables import SECTIONS, SILENT, model_named, of_checkpoints
 from symsim.inputs.models import load_model
+from symsim.inputs.optimizers import OPTIMIZERS as STATES
 from symsim.inputs.reading import read_yaml
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _kernels(keys, strategy, assumptions)
     _adapters(keys, strategy, architecture)
     deterministic(keys, assumptions, "cudnn_deterministic_mode")
+    _in_backward(keys, strategy)
     settle(keys, strategy, architecture, "torchtune")
     told = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     notes = () if architecture is not None else ("no model of that name comes with symsim; --of MODEL says which",)
@@ -170,6 +172,20 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
     if keys.flag("optimizer.foreach", True, to="assume.optimizer_implementation") is False:
         assumptions["optimizer_implementation"] = "for_loop"
     strategy["clip_grad"] = keys.number("clip_grad_norm", 0.0, to="clip_grad")
+
+
+def _in_backward(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Whether parameters are updated inside backward, which recipes refuse beside what reads all gradients (full_finetune_distributed.py)."""
+    if not keys.flag("optimizer_in_bwd", False, to="optimizer_in_bwd"):
+        return
+    for key, asked in (("clip_grad_norm", strategy["clip_grad"]), ("gradient_accumulation_steps", strategy["num_microbatches"] - 1)):
+        if asked:
+            raise keys.wrong("optimizer_in_bwd", f"false where {key} is given: torchtune runs one of them")
+    row = STATES[strategy.get("optimizer", "adam")]
+    if strategy.get("optimizer_cpu_offload") or row.by_shape or row.looped or row.largest:
+        keys.note("optimizer_in_bwd", "not_modelled", why="gradients live until their own update alone: less by all but the largest")
+    else:
+        strategy["optimizer_in_bwd"] = True
 
 
 def _activations(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:

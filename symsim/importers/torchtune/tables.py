@@ -17,7 +17,6 @@ _ROLLOUT = "generation, rewards and other models between updates: roll-outs are 
 _GENERATION = "read where the model generates or is evaluated, not in training"
 _PROFILED = "belongs to the run: a profiler's hooks in the steps that it records"
 _UNITS = "parameters of their own units, gathered apart: as many bytes"
-_HOOKED = "gradients live until their own update alone: less by all but the largest"
 
 SILENT: dict[str, Silent] = {
     **silent(
@@ -39,7 +38,6 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", DEVICE, "device low_cpu_ram enable_expert_parallel_debug"),
     **silent("no_cost_effect", _UNITS, "custom_sharded_layers memory_efficient_fsdp_wrap"),
     **silent("no_cost_effect", "copies to the host beside computation or not: the same bytes", "activation_offloading_use_streams"),
-    **silent("not_modelled", _HOOKED, "optimizer_in_bwd"),
     **silent("not_modelled", "attention by another kernel, whose mask knows documents", "use_flex"),
     **silent("not_modelled", "a vocabulary of other size: head and embedding grow with it", "resize_token_embeddings"),
     **silent("no_cost_effect", "numbers of the losses", "loss.beta loss.label_smoothing loss.epsilon loss.kl_coeff loss.ignore_index"),
