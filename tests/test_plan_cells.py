@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from symsim.algebra.key import of_block
+from symsim.algebra.quantity import Definition
 from symsim.api.python import derive
 from symsim.inputs.models import load_model
+from symsim.inputs.traced import Memory
 from symsim.planning.frameworks import FRAMEWORKS
+from symsim.planning.least import Trees
 from symsim.planning.search import Cell, Search
 from symsim.planning.space import Asked
 from symsim.planning.ways import Tree
@@ -114,15 +117,44 @@ def test_blocks_with_too_many_ways_have_none() -> None:
     assert few is not None and len(few) == 1
     # and with and without an exchange beside another micro-batch
     ways, asked = tree_of(search, "moe").ways({}, 16)
-    assert ways is not None and 4 < len(ways) <= 16 and len({way.key for way in ways}) == len(ways)
+    assert ways is not None and 4 < len(ways) <= 16 and len(set(ways)) == len(ways)
     assert {search.choices[at].names[0] for at in asked} == {"moe_token_dispatcher_type", "recompute", "overlap_moe_expert_parallel_comm"}
     at = next(k for k, choice in enumerate(search.choices) if choice.names[0] == "recompute")
     some, _ = tree_of(search, "moe").ways({at: 1}, 16)
-    assert some is not None and 1 < len(some) < len(ways) and {way.key for way in some} < {way.key for way in ways}
+    assert some is not None and 1 < len(some) < len(ways) and set(some) < set(ways)
     tree = tree_of(of("olmoe-1b-7b", 8, {"cp": 1, "pp": 1, "vpp": 1, "tp": 1, "ep": 8}), "moe")
     assert tree.ways({}, 3)[0] is None
     # nor is it looked for again where it had too many, but where one of these choices is made
     assert tree.ways({}, 16)[0] is None and tree.ways({at: 1}, 16)[0] is not None
+
+
+def trees_of(search: Search) -> list[Trees]:
+    return [search._trees_of(p.undone.asked) for p in search._parts(search.whole, whole(search).points).parts if p.runs]
+
+
+def test_what_a_pass_made_is_taken_at_other_points() -> None:
+    """How a pipeline's stages exchange is of no block's concern."""
+    search = of("olmoe-1b-7b", 8, {"cp": 1, "tp": 2, "etp": 1, "ep": 2, "micro_batch_size": 1})
+    first, second = (trees.blocks["moe"] for trees in trees_of(search) if trees.base.strategy.pp == 2)
+    assert first.of.memory is second.of.memory and {tree.of.base.p2p_comm for tree in (first, second)} == {"batched", "asynchronous"}
+    ways, _ = first.ways({}, 16)
+    made = first.of.memory.runs["_block"][0]
+    again, _ = second.ways({}, 16)
+    assert ways is not None and len(ways) > 4 and again == ways and first.of.memory.runs["_block"][0] == made
+
+
+@pytest.mark.parametrize("name", ["moe", "head", "staying", "following"])
+def test_what_is_taken_is_what_would_be_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(asked: tuple[str, ...]) -> list[set[frozenset[Definition]]]:
+        search = of("olmoe-1b-7b", 8, {"vpp": 1, "micro_batch_size": 1, "recompute": "none"}, asked)
+        trees = (trees.blocks[name] if name in trees.blocks else getattr(trees, name) for trees in trees_of(search))
+        return [{frozenset(way.definitions.values()) for way in tree.ways({}, 16)[0] or ()} for tree in trees]
+
+    # of a way of context parallelism passes are told by the mesh alone
+    asked = ("grad_reduce_in_fp32=false,true", "cross_entropy_fusion=native,te", "cp_comm_type=p2p,a2a")
+    taken = found(asked)
+    monkeypatch.setattr(Memory, "known", lambda self, before, strategy: None)
+    assert taken == found(asked) and len({frozenset(one) for one in taken}) > 1 and any(len(one) > 1 for one in taken)
 
 
 def test_what_a_micro_batch_saves_counts_before_all_options_are_chosen() -> None:

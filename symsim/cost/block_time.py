@@ -122,8 +122,8 @@ def block_time(book: Derivation, network: Network, lowered: Lowered, name: str, 
     for phase, sent in (("forward", remembered.differentiated.forward_messages), ("backward", remembered.backward_messages)):
         messages = _by_convention(lowered, name, between_ranks(sent))
         for axis in dict.fromkeys(m.axis for _, m in messages):
-            own = [(i, m) for i, m in messages if m.axis == axis]
-            exposed[phase][axis] = _exposed(book, network, lowered, name, whole, phase, axis, own, remembered, kernels)
+            over = tuple((i, m) for i, m in messages if m.axis == axis)
+            exposed[phase][axis] = _exposed(book, network, lowered, name, whole, phase, axis, over, remembered, kernels)
     if not whole:
         shown = sum((key.expr for key in exposed["forward"].values()), ZERO)
         own = _by_convention(lowered, name, between_ranks(remembered.differentiated.backward_messages))
@@ -230,6 +230,7 @@ def _host(lowered: Lowered, name: str, remembered: Remembered, kernels: Iterable
     return made
 
 
+@once
 def _exposed(
     book: Derivation,
     network: Network,
@@ -238,7 +239,7 @@ def _exposed(
     whole: bool,
     phase: str,
     axis: str,
-    messages: list[tuple[int, Message]],
+    messages: tuple[tuple[int, Message], ...],
     remembered: Remembered,
     kernels: _Kernels,
 ) -> Key:

@@ -51,6 +51,7 @@ def count(lowered: Lowered, book: Derivation | None = None) -> Counted:
     """Definitions in the order in which a reader meets them: sizes, blocks, model totals, stage totals."""
     made = Counted(book if book is not None else Derivation(), {})
     derived_sizes(made.derivation, lowered)
+    stage_layers(made.derivation, lowered)
     for name, remembered in lowered.blocks.items():
         made.ops[name] = _block(made.derivation, name, remembered.differentiated, lowered.profile)
         define_kept(made.derivation, name, remembered, lowered.profile)
@@ -65,13 +66,15 @@ def count(lowered: Lowered, book: Derivation | None = None) -> Counted:
 def count_parameters(lowered: Lowered, book: Derivation) -> None:
     """The same as far as the parameters of a stage follow from it, which do not wait for what backward keeps."""
     derived_sizes(book, lowered)
+    stage_layers(book, lowered)
     for name in lowered.blocks:
-        _block(book, name, lowered.blocks[name].differentiated, lowered.profile)
+        _parameters(book, name, lowered.blocks[name].differentiated, lowered.profile)
     stage_parameters(book, lowered)
 
 
 @once
 def derived_sizes(book: Derivation, lowered: Lowered) -> None:
+    """What blocks are told of sizes that follow from others."""
     model, strategy, assume = lowered.profile.model, lowered.profile.strategy, lowered.profile.assumptions
     own = {kind: own_keys(model, kind) for kind in model.kind_names()}
     block = symbol("c_x") if model.attention.dsa_indexer_block else ONE
@@ -102,7 +105,12 @@ def derived_sizes(book: Derivation, lowered: Lowered) -> None:
             latex="C",
             source="megatron.core transformer/moe/moe_utils.py get_capacity",
         )
-    for kind, held in (stage_layer_formula(model, strategy) or {}).items():
+
+
+@once
+def stage_layers(book: Derivation, lowered: Lowered) -> None:
+    """Layers of every kind on stage i, where a formula has them."""
+    for kind, held in (stage_layer_formula(lowered.profile.model, lowered.profile.strategy) or {}).items():
         book.define(
             Key("L", "stage", kind, part="of"),
             Quantity(held),
@@ -134,7 +142,7 @@ def _block(book: Derivation, name: str, differentiated: Differentiated, profile:
     """Defines what a block runs; its operations with products, and the names of their FLOPs."""
     placed, products = differentiated.placed, list[tuple[int, str]]()
     block = placed.block
-    _parameters(book, name, placed, profile.conventions.uncounted)
+    _parameters(book, name, differentiated, profile)
     forward: list[Quantity] = []
     executed: list[Quantity] = []
     moved: list[Quantity] = []
@@ -306,8 +314,10 @@ def parameter_elements(placed: Placed, tensor: Tensor, *, local: bool) -> Expr:
     return product(placed.block.dims[d].size for d in tensor.dims)
 
 
-def _parameters(book: Derivation, name: str, placed: Placed, uncounted: Mapping[str, Rule]) -> None:
+@once
+def _parameters(book: Derivation, name: str, differentiated: Differentiated, profile: Profile) -> None:
     """Parameters by module, and those of them that are trained where not all are."""
+    placed, uncounted = differentiated.placed, profile.conventions.uncounted
     for module in MODULES:
         owned = [t for t in counted_parameters(placed) if t.module == module and not any(rule(t) for rule in uncounted.values())]
         for some, suffix, which in ((owned, "", ""), ([t for t in owned if t.gradient], "_trained", "trained ")):

@@ -243,7 +243,7 @@ class _Pass:
         if item not in self.reads:
             self.reads[item] = tuple(k for k in self.memory.book.matching(quantities, fields) if k.text not in self.writes)
 
-    def inside(self, made: "_Made") -> None:
+    def inside(self, made: "Made") -> None:
         """A pass that ran, or was taken, inside of this one: what it read is read by this one too, but for what this one had made."""
         for item, value in made.reads:
             kind, which = item
@@ -256,7 +256,7 @@ class _Pass:
         self.writes.update(made.writes)
 
 
-def order_of(done: "Iterable[_Made | str | Definition]") -> tuple[dict[str, None], dict[str, tuple[int, Definition]]]:
+def order_of(done: "Iterable[Made | str | Definition]") -> tuple[dict[str, None], dict[str, tuple[int, Definition]]]:
     """Of what a derivation did (`Memory.done`) the options that were read, in their order; and by its symbol each definition, with how many of
     them it was made after: it stands on no option that is read only after it."""
     heard, made = dict[str, None](), dict[str, tuple[int, Definition]]()
@@ -273,7 +273,7 @@ def order_of(done: "Iterable[_Made | str | Definition]") -> tuple[dict[str, None
 
 
 @dataclass
-class _Made:
+class Made:
     """What a pass gave back, the definitions that it made, what it read, and the degrees among that."""
 
     result: Any
@@ -300,6 +300,18 @@ class _Recorder:
         return found.fget(self) if isinstance(found, property) and found.fget is not None else getattr(self.strategy, name)
 
 
+@dataclass(frozen=True)
+class Before:
+    """A derivation as far as a pass that is the first to define anything: what it is called with, and what of the degrees and of what others made
+    it can read. now: what is known of that."""
+
+    key: Hashable
+    mappings: Mapping[str, Mapping[str, Any]]
+    flags: dict[str, Hashable]
+    parts: dict[int, tuple[int | None, Any]]
+    now: dict[Item, Hashable]
+
+
 class Memory:
     """What passes made in the derivations of one model, under the same assumptions, on systems that give the same numbers.
 
@@ -314,8 +326,8 @@ class Memory:
         self.runs: dict[str, list[int]] = {}
         self._traced = Traced(self)
         self.readings: dict[str, _Reading] = {}
-        self._roots: dict[Hashable, Reads[_Made]] = {}
-        self._results: dict[Reads[_Made], list[Any]] = {}
+        self._roots: dict[Hashable, Reads[Made]] = {}
+        self._results: dict[Reads[Made], list[Any]] = {}
         self._definitions: dict[Definition, Definition] = {}
         self._numbers: dict[Hashable, int] = {}
         # what is told apart by its identity must not go
@@ -325,7 +337,7 @@ class Memory:
         """A derivation begins; the strategy that its passes are to read, and the book that they write."""
         self.strategy = strategy
         # in their order passes, and outside of them options that were read and definitions that were made
-        self.done: list[_Made | str | Definition] = []
+        self.done: list[Made | str | Definition] = []
         self.book = _Book(self)
         self._now: dict[Item, Hashable] = {}
         self._parts: dict[int, tuple[int | None, Any]] = {}
@@ -383,7 +395,7 @@ class Memory:
 
     def made(self, work: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         """What a pass makes of these: as it did before, where it reads the same."""
-        key = (work, *map(self._part, args), *((n, self._part(a)) for n, a in named.items()))
+        key = self._key(work, args, named)
         root = self._roots.get(key)
         if root is None:
             root = self._roots[key] = Reads()
@@ -400,7 +412,31 @@ class Memory:
             self.done.append(found)
         return found.result
 
-    def _run(self, root: Reads[_Made], work: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> _Made:
+    def before(self, work: Callable[..., Any], args: tuple[Any, ...]) -> Before:
+        """The derivation at hand as far as a pass (`once`) that is to be run on these."""
+        assert not self.book.definitions
+        return Before(self._key(cast(Any, work).__wrapped__, args, {}), dict(self.mappings), self._flags, self._parts, {})
+
+    def known(self, before: Before, strategy: Strategy) -> "Made | None":
+        """What the pass made where it read the same, of a strategy under which a derivation comes to it in the same way. Nothing is derived, until
+        another derivation begins."""
+        root = self._roots.get(before.key)
+        if root is None:
+            return None
+        self.strategy, self.book, self._flags, self._parts = strategy, _Book(self), before.flags, before.parts
+        self.mappings.update(before.mappings)
+        self._now = before.now
+        return root.found(self._now, self._anew)
+
+    def _anew(self, item: Item) -> Hashable:
+        """A value; what follows from options alone is not kept."""
+        kind, which = item
+        return self._value(kind, cast(str, which)) if kind in ("option", "answer") else self.value(item)
+
+    def _key(self, work: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> Hashable:
+        return (work, *map(self._part, args), *((n, self._part(a)) for n, a in named.items()))
+
+    def _run(self, root: Reads[Made], work: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> Made:
         for a in args:
             if hasattr(a, "forget"):
                 a.forget()
@@ -414,7 +450,7 @@ class Memory:
         before = self._results.setdefault(root, [])
         result = next((r for r in before if r == result), result)
         before.append(result)
-        made = _Made(result, one.writes, tuple(one.reads.items()), frozenset(one.degrees))
+        made = Made(result, one.writes, tuple(one.reads.items()), frozenset(one.degrees))
         root.keep(made.reads, made)
         return made
 

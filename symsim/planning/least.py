@@ -74,6 +74,13 @@ class AllPasses:
 
     def __init__(self) -> None:
         self.blocks, self.kernels, self.staying, self.following = cache(of_block), cache(of_kernels), staying(), following()
+        self._amounts: tuple[Program | None, dict[Hashable, _Amounts]] = None, {}
+
+    def amounts(self, program: Program) -> "dict[Hashable, _Amounts]":
+        """What ways come to, by the values that the symbols which they stand on have in a program; those of one before it are forgotten."""
+        if self._amounts[0] is not program:
+            self._amounts = program, {}
+        return self._amounts[1]
 
 
 class Trees:
@@ -90,6 +97,7 @@ class Trees:
         self.blocks = {name: Tree(derivations, passes.blocks(name)) for name in names}
         self.kernels = {name: Tree(derivations, passes.kernels(name)) for name in names}
         self.staying, self.following = Tree(derivations, passes.staying), Tree(derivations, passes.following)
+        self._amounts = passes.amounts
         self.unknown = base.strategy.padding_free or base.strategy.placement is not None
         self._tables: _Tables | None = None
 
@@ -104,7 +112,7 @@ class Trees:
     def tables(self, variant: Variant, points: Array, program: Program) -> "_Tables":
         """What ways come to at points. variant: of all points of these trees under some options."""
         if self._tables is None or not self._tables.has(points):
-            self._tables = _Tables(variant, points, program)
+            self._tables = _Tables(variant, points, program, self._amounts(program))
         return self._tables
 
 
@@ -140,12 +148,13 @@ class _Place:
 class _Tables:
     """points: rising, of which everything is known."""
 
-    def __init__(self, variant: Variant, points: Array, program: Program):
-        self._variant, self.points, self._program = variant, points, program
+    def __init__(self, variant: Variant, points: Array, program: Program, shared: dict[Hashable, _Amounts]):
+        """shared: amounts of other points too."""
+        self._variant, self.points, self._program, self._shared = variant, points, program, shared
         self._around = Reported(variant, program)
         self._positions = np.unravel_index(points, program.sizes)
-        self._amounts: dict[Hashable, tuple[Way, _Amounts]] = {}
-        self._vectors: dict[Hashable, tuple[Way, Any]] = {}
+        self._amounts: dict[Hashable, _Amounts] = {}
+        self._vectors: dict[Hashable, Any] = {}
 
     def has(self, points: Array) -> bool:
         return bool(np.isin(points, self.points, assume_unique=True).all())
@@ -190,12 +199,15 @@ class _Tables:
 
     def amounts(self, way: Way, name: str, kernels: bool, late: bool, partly: bool) -> _Amounts:
         """kernels: of these alone. late: without weight gradients of what is behind the layers. partly: some micro-batches run again, others not."""
-        key = way.key, kernels, late, partly
+        key = way, kernels, late, partly
         found = self._amounts.get(key)
         if found is None:
-            made = _amounts(way, name, self._around, self._program, kernels, late, partly)
-            found = self._amounts[key] = way, made
-        return found[1]
+            symbols = tuple(self._around.base.value(name).id for name in way.symbols)
+            found = self._shared.get((key, symbols))
+            if found is None:
+                found = self._shared[key, symbols] = _amounts(way, name, self._around, self._program, kernels, late, partly)
+            self._amounts[key] = found
+        return found
 
     def stay(self, way: Way) -> list[tuple[Array, Array]]:
         """Of every place bytes that stay for the whole step, without gradients and with them; and last what is kept free, and that for a byte of the
@@ -222,11 +234,10 @@ class _Tables:
         return self._values([self._reported([*way.definitions.values(), *ever]).quantity(TAIL.text)])[0]
 
     def _vector(self, way: Way, make: Callable[[Way], Any]) -> Any:
-        key = make.__name__, way.key
-        found = self._vectors.get(key)
-        if found is None:
-            found = self._vectors[key] = way, make(way)
-        return found[1]
+        key = make.__name__, way
+        if key not in self._vectors:
+            self._vectors[key] = make(way)
+        return self._vectors[key]
 
     def _reported(self, definitions: Iterable[Definition]) -> Reported:
         counted = Counted(Derivation({d.symbol: d for d in definitions}), {})

@@ -93,10 +93,16 @@ class Members(Family):
         return found
 
     @cached_property
-    def apart(self) -> list[Array]:
-        """The arrays that tell which points share a derivation: options, and what of the degrees decides it."""
+    def apart(self) -> list[tuple[Array, int]]:
+        """What tells which points share a derivation: of each option, and of what of the degrees decides it, the numbers of its values, and how many
+        there are."""
         options = [v for n, v in self.fields.items() if isinstance(v, np.ndarray) and n not in (*SIZES, *DEGREES, *SPLITS)]
-        return [v for v in (*options, *map(np.asarray, flags_of(self).values())) if v.size > 1]
+        found = []
+        for array in (*options, *map(np.asarray, flags_of(self).values())):
+            distinct, which = np.unique(array, return_inverse=True)
+            if len(distinct) > 1:
+                found.append((which.reshape(array.shape), len(distinct)))
+        return found
 
     @property
     def alike(self) -> bool:
@@ -199,14 +205,19 @@ def parted(apart: Sequence[Members], points: Array) -> Parts:
         if len(family.here) == len(allowed):
             here[own] = True
         codes = np.zeros(len(own), dtype=np.int64)
-        for array in told:
-            distinct, which = np.unique(_at(array, positions, own), return_inverse=True)
-            codes = codes * len(distinct) + which if len(distinct) > 1 else codes
-        for code in np.unique(codes):
-            members = own[codes == code]
+        for which, several in told:
+            codes = codes * several + _at(which, positions, own)
+        for members in _alike(own, codes):
             part[members] = len(parts)
             parts.append(_part(family, positions, members, here))
     return Parts(parts, rules, part, here, broken, deciding)
+
+
+def _alike(own: Array, codes: Array) -> list[Array]:
+    """Those of a code together, by rising codes, in the order that they have."""
+    order = np.argsort(codes, kind="stable")
+    rising = codes[order]
+    return np.split(own[order], np.flatnonzero(rising[1:] != rising[:-1]) + 1)
 
 
 def _at(array: Array, positions: Sequence[Array], own: Array) -> Array:
@@ -215,10 +226,17 @@ def _at(array: Array, positions: Sequence[Array], own: Array) -> Array:
     return np.broadcast_to(found, own.shape)
 
 
+def _which(numbers: Array, size: int) -> Array:
+    """The numbers below a size that there are, rising."""
+    there = np.zeros(size, dtype=bool)
+    there[numbers] = True
+    return np.flatnonzero(there)
+
+
 def _part(family: Members, positions: Sequence[Array], members: Array, here: Array) -> Part:
     running = members[here[members]]
     first = running[0] if len(running) else members[0]
     point = tuple(int(p[first]) for p in positions)
-    chosen = tuple(np.unique(p[members]) for p in positions)
+    chosen = tuple(_which(p[members], size) for p, size in zip(positions, family.space.sizes))
     options = {n: field_at(v, point) for n, v in family.fields.items() if isinstance(v, np.ndarray) and n not in (*SIZES, *DEGREES, *SPLITS)}
     return Part(family, Undone(family, chosen, {**family.fields, **options}, [*family.masks, *family.here], point), bool(len(running)))

@@ -48,8 +48,9 @@ _MOST_PARTED = 1 << 12
 _MOST_VALUES = 20_000
 # so many parts are worth a process
 _FORK_PARTS = 16
-# after which two processes tell each other what they found
+# after which two processes tell each other what they found; while nothing was found there is nothing to tell
 _CELLS_A_ROUND = 4
+_CELLS_A_FIRST_ROUND = 24
 
 Progress = Callable[[str, float, float], None]
 Make = Callable[[Mapping[str, Any]], Base]
@@ -143,15 +144,15 @@ class Search:
         for cell in cells:
             heapq.heappush(self._waiting, (float(cell.low.min()), cell.rows.count(None), next(self._order), cell))
 
-    def _round(self, cells: int) -> None:
-        """So many cells of those that wait, the one of the least bound first."""
-        for _ in range(cells):
+    def _round(self, cells: int | None = None) -> None:
+        """So many cells of those that wait, or as many as two processes do in turn, the one of the least bound first."""
+        for _ in range(cells or (_CELLS_A_ROUND if self.known.best else _CELLS_A_FIRST_ROUND)):
             if self._waiting:
                 self._wait(self._cut(heapq.heappop(self._waiting)[3]))
 
     def _round_of_both(self, beside: Beside) -> None:
         """A round here and one beside, after which each knows what the other found."""
-        self._round(_CELLS_A_ROUND)
+        self._round()
         if beside.answer is None:
             return
         account, known, busy = beside.answer()
@@ -224,7 +225,7 @@ class Search:
         are left."""
         self.account, self.known = Account(), known
         self._wait(cells)
-        self._round(_CELLS_A_ROUND)
+        self._round()
         return self.account, self.known, bool(self._waiting)
 
     def _looked_here(self, cell: Cell) -> list[Cell]:

@@ -30,7 +30,7 @@ from symsim.inputs.assumptions import resolve
 from symsim.inputs.strategies import read_strategy
 from symsim.inputs.strategy import ANSWERS, Strategy
 from symsim.inputs.system import System
-from symsim.inputs.traced import Memory, once, order_of, parts_of
+from symsim.inputs.traced import Before, Made, Memory, once, order_of, parts_of
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import Differentiated
 from symsim.lowering.lower import declared_block, declared_under, differentiated, placed_under, remembered
@@ -41,7 +41,7 @@ from symsim.placement.mesh import Mesh
 from symsim.planning.frameworks import Choice
 
 Values = Mapping[str, Any]
-Work = Callable[[Derivation, System, Architecture, Strategy, Mapping[str, str]], None]
+Inputs = Callable[[Derivation, System, Architecture, Strategy, Mapping[str, str]], tuple[Any, ...]]
 # by the number of a choice the row taken
 Chosen = Mapping[int, int]
 
@@ -80,26 +80,39 @@ def answers_that_vary(base: Strategy, choices: Sequence[Rows], others: frozenset
     return found
 
 
-@dataclass(frozen=True)
-class Passes:
-    """work: defines what follows from a strategy as it is read. wanted: which of it is asked for. several: sets of choices which, where none of
-    them is made, led to more ways than were asked for, whatever the points."""
-
-    work: Work
-    wanted: Callable[[Key], bool]
-    several: set[frozenset[int]] = field(default_factory=set, compare=False)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Way:
-    """What passes make under some rows. definitions: by symbol what is wanted, and what it stands on; each is the one object of its memory."""
+    """What passes make under some rows, one object for what is the same. definitions: by symbol what is wanted, and what it stands on; each is the
+    one object of its memory."""
 
     definitions: Mapping[str, Definition]
 
     @cached_property
-    def key(self) -> frozenset[int]:
-        """The same for ways that are the same."""
-        return frozenset(map(id, self.definitions.values()))
+    def symbols(self) -> tuple[str, ...]:
+        """What the definitions stand on that is none of them."""
+        used = (name for one in self.definitions.values() for name in one.uses)
+        return tuple(dict.fromkeys(name for name in used if name not in self.definitions))
+
+
+@dataclass(frozen=True)
+class Passes:
+    """work: a pass (`once`) that defines what follows from what it is called with, which `inputs` makes of a strategy as it is read. wanted: which of
+    it is asked for. several: sets of choices which, where none of them is made, led to more ways than were asked for, whatever the points."""
+
+    inputs: Inputs
+    work: Callable[..., None]
+    wanted: Callable[[Key], bool]
+    several: set[frozenset[int]] = field(default_factory=set, compare=False)
+    _ways: dict[int, tuple[Made, "Way"]] = field(default_factory=dict, compare=False)
+    _distinct: dict[frozenset[int], "Way"] = field(default_factory=dict, compare=False)
+
+    def way(self, made: Made) -> "Way":
+        """Of what the pass made."""
+        found = self._ways.get(id(made))
+        if found is None:
+            closed = _closed(made.writes, self.wanted)
+            found = self._ways[id(made)] = made, self._distinct.setdefault(frozenset(map(id, closed.values())), Way(closed))
+        return found[1]
 
 
 @dataclass
@@ -114,6 +127,7 @@ class Derivations:
     assumptions: Mapping[str, str]
     choices: Sequence[Rows]
     answers: Mapping[str, frozenset[str]]
+    _deciding: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @cached_property
     def tuned(self) -> Architecture:
@@ -123,15 +137,50 @@ class Derivations:
     def given(self) -> Mapping[str, str]:
         return resolve(self.assumptions)
 
+    def has(self, at: int, row: int) -> bool:
+        """Whether the base has this row of a choice."""
+        values = self.choices[at].rows[row]
+        return values is not None and all(_same(self.base.__dict__[name], value) for name, value in values.items())
+
+    def under(self, chosen: Chosen) -> Strategy | None:
+        """The base with these rows; None where one of them is no strategy."""
+        values = [self.choices[at].rows[row] for at, row in chosen.items()]
+        return None if None in values else self.base.model_copy(update={n: v for row in values if row is not None for n, v in row.items()})
+
+    def deciding(self, name: str) -> tuple[int, ...]:
+        """The choices that an option or answer follows from."""
+        if name not in self._deciding:
+            of = self.answers.get(name, frozenset((name,)))
+            self._deciding[name] = tuple(at for at, rows in enumerate(self.choices) if not of.isdisjoint(rows.names))
+        return self._deciding[name]
+
 
 @dataclass
 class _Node:
-    """Some rows chosen, and what is made under them and the first rows of the rest. way: None where that cannot be derived; at: the choice, of those
-    not made, of which an option was read first."""
+    """Some rows chosen, and what is made under them and the base's rows of the rest. way: None where that cannot be derived; heard: the choices of
+    which options were read, in their order; at: the first of them that is not made."""
 
     way: Way | None
+    heard: tuple[int, ...] = ()
     at: int | None = None
     rows: dict[int, "_Node"] = field(default_factory=dict)
+
+    def after(self, chosen: Chosen) -> "_Node":
+        """The same where further rows are chosen that the base has: nothing is made anew."""
+        return _Node(self.way, self.heard, next((at for at in self.heard if at not in chosen), None))
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A derivation as far as the pass of a tree: the choices of which options were read until then, with the values that these had. before: None
+    where it does not come to the pass."""
+
+    heard: tuple[int, ...]
+    values: Values
+    before: Before | None
+
+    def holds(self, strategy: Strategy) -> bool:
+        return all(_same(strategy.__dict__[name], value) for name, value in self.values.items())
 
 
 @dataclass
@@ -141,6 +190,7 @@ class Tree:
     of: Derivations
     passes: Passes
     _root: _Node | None = None
+    _begun: list[_Begun] = field(default_factory=list)
 
     def ways(self, chosen: Chosen, most: int) -> tuple[list[Way] | None, list[int]]:
         """Those that strategies have under the rows chosen (None where there are more than so many, or where one cannot be derived), and the choices
@@ -150,7 +200,7 @@ class Tree:
                 return None, sorted(known)
         if self._root is None:
             self._root = self._made({})
-        found: dict[frozenset[int], Way] = {}
+        found: dict[Way, None] = {}
         asked: dict[int, None] = {}
         waiting: list[tuple[_Node, dict[int, int]]] = [(self._root, {})]
         runs = 0
@@ -160,7 +210,7 @@ class Tree:
             if way is None:
                 return None, list(asked)
             if next_ is None:
-                found[way.key] = way
+                found[way] = None
                 runs += 1
                 continue
             rows: Iterable[int] = (chosen[next_],) if next_ in chosen else range(len(self.of.choices[next_].rows))
@@ -171,39 +221,60 @@ class Tree:
                     if runs + len(waiting) >= most:
                         self.passes.several.add(frozenset(asked))
                         return None, list(asked)
-                    node.rows[row] = self._made({**at, next_: row})
+                    further = {**at, next_: row}
+                    node.rows[row] = node.after(further) if self.of.has(next_, row) else self._made(further)
                 waiting.append((node.rows[row], {**at, next_: row}))
             if runs + len(waiting) > most:
                 self.passes.several.add(frozenset(asked))
                 return None, list(asked)
-        return list(found.values()), list(asked)
+        return list(found), list(asked)
 
-    def _made(self, chosen: dict[int, int]) -> _Node:
-        of, update = self.of, dict[str, Any]()
-        for at, row in chosen.items():
-            values = of.choices[at].rows[row]
-            if values is None:
-                return _Node(None)
-            update |= values
-        same = of.tuned
-        read, book = of.memory.begin(of.base.model_copy(update=update))
+    def _made(self, chosen: Chosen) -> _Node:
+        strategy = self.of.under(chosen)
+        if strategy is None:
+            return _Node(None)
+        begun, made = next((one for one in self._begun if one.holds(strategy)), None), None
+        if begun is not None and begun.before is not None:
+            made = self.of.memory.known(begun.before, strategy)
+        if made is None and (begun is None or begun.before is not None):
+            args = self._inputs(strategy)
+            if begun is None:
+                begun = self._begins(strategy, args)
+            made = None if args is None else self._run(args)
+        if begun is None or made is None:
+            return _Node(None)
+        heard = (at for name in made.options for at in self.of.deciding(name))
+        return _Node(self.passes.way(made), tuple(dict.fromkeys((*begun.heard, *heard)))).after(chosen)
+
+    def _inputs(self, strategy: Strategy) -> tuple[Any, ...] | None:
+        """What the pass is called with; None where a derivation does not come to it."""
+        of, same = self.of, self.of.tuned
+        read, book = of.memory.begin(strategy)
         try:
             # one object where its kinds of layers are the same
-            if (model := tuned(of.model, read)) is not same:
-                return _Node(None)
-            self.passes.work(book, of.system, model, read, of.given)
+            return self.passes.inputs(book, of.system, same, read, of.given) if tuned(of.model, read) is same else None
         except (InputError, _NotYet):
-            return _Node(None)
-        return _Node(Way(_closed(book.definitions, self.passes.wanted)), self._read_next(order_of(of.memory.done)[0], chosen))
+            return None
 
-    def _read_next(self, heard: Iterable[str], chosen: Chosen) -> int | None:
-        """The number of the choice that an option is of which was read first, of those not made yet."""
-        for name in heard:
-            of = self.of.answers.get(name, frozenset((name,)))
-            for at, rows in enumerate(self.of.choices):
-                if at not in chosen and not of.isdisjoint(rows.names):
-                    return at
-        return None
+    def _begins(self, strategy: Strategy, args: tuple[Any, ...] | None) -> _Begun:
+        of = self.of
+        heard = tuple(dict.fromkeys(at for name in order_of(of.memory.done)[0] for at in of.deciding(name)))
+        values = {name: strategy.__dict__[name] for at in heard for name in of.choices[at].names}
+        self._begun.append(_Begun(heard, values, None if args is None else of.memory.before(self.passes.work, args)))
+        return self._begun[-1]
+
+    def _run(self, args: tuple[Any, ...]) -> Made | None:
+        try:
+            self.passes.work(*args)
+        except (InputError, _NotYet):
+            return None
+        made = self.of.memory.done[-1]
+        assert isinstance(made, Made)
+        return made
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
 
 
 def _closed(made: Mapping[str, Definition], wanted: Callable[[Key], bool]) -> dict[str, Definition]:
@@ -214,7 +285,7 @@ def _closed(made: Mapping[str, Definition], wanted: Callable[[Key], bool]) -> di
         one = waiting.pop()
         if one.symbol not in found:
             found[one.symbol] = one
-            waiting += [made[name] for name in one.expr.symbols() if name in made]
+            waiting += [made[name] for name in one.uses if name in made]
     return found
 
 
@@ -224,25 +295,25 @@ def _closed(made: Mapping[str, Definition], wanted: Callable[[Key], bool]) -> di
 def of_kernels(name: str) -> Passes:
     """The kernels of a block, forward and backward."""
 
-    def work(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> None:
-        _kernels(book, *placed_under(model, strategy, given), name)
+    def inputs(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> tuple[Any, ...]:
+        return (book, *placed_under(model, strategy, given), name)
 
-    return Passes(work, lambda key: key.scope == "block" and key.quantity == "t" and bool(key.operation))
+    return Passes(inputs, _kernels, lambda key: key.scope == "block" and key.quantity == "t" and bool(key.operation))
 
 
 def of_block(name: str) -> Passes:
     """All that a block takes of a micro-batch's time, and what it keeps."""
 
-    def work(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> None:
+    def inputs(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> tuple[Any, ...]:
         profile, mesh = placed_under(model, strategy, given)
-        _block(book, profile, mesh, network_of(book, system, Lowered(profile, mesh, {}, {})), name)
+        return book, profile, mesh, network_of(book, system, Lowered(profile, mesh, {}, {})), name
 
     def wanted(key: Key) -> bool:
         """Sums of kernels by phase, messages that nothing hides by axis, and all that is kept."""
         timed = (key.quantity == "t" and key.phase) or (key.quantity == "e" and key.axis)
         return key.scope == "block" and not key.operation and bool(timed or (key.quantity == "A" and not (key.tensor or key.part)))
 
-    return Passes(work, wanted)
+    return Passes(inputs, _block, wanted)
 
 
 @once
@@ -316,8 +387,8 @@ def _before_kept(model: Architecture, strategy: Strategy, given: Mapping[str, st
     return Lowered(profile, mesh, *found[:2]), Lowered(profile, mesh, *found[2:])
 
 
-def _stays(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> None:
-    _staying(book, *_before_kept(model, strategy, given))
+def _stays(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> tuple[Any, ...]:
+    return (book, *_before_kept(model, strategy, given))
 
 
 @once
@@ -327,9 +398,9 @@ def _staying(book: Derivation, lowered: Lowered, sending: Lowered) -> None:
     define_reserve(rank_of(book, sending))
 
 
-def _follows(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> None:
+def _follows(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> tuple[Any, ...]:
     lowered, _ = _before_kept(model, strategy, given)
-    _following(book, network_of(book, system, lowered), lowered)
+    return book, network_of(book, system, lowered), lowered
 
 
 @once
@@ -346,9 +417,9 @@ TAIL = of_stage("t", "tail")
 def staying() -> Passes:
     """What stays in memory for the whole step, and what is kept free beside it: the least, of groups that exchange messages whatever is kept for
     backward."""
-    return Passes(_stays, lambda key: key in STAY or key in KEPT_FREE)
+    return Passes(_stays, _staying, lambda key: key in STAY or key in KEPT_FREE)
 
 
 def following() -> Passes:
     """What follows the pipeline: gradients reduced, the update, parameters gathered."""
-    return Passes(_follows, lambda key: key == TAIL)
+    return Passes(_follows, _following, lambda key: key == TAIL)
