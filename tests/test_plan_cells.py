@@ -32,6 +32,16 @@ def test_kernels_bound_a_step_before_it_is_chosen_what_runs_again() -> None:
     assert found and all((cell.low > 0).all() and cell.looked for cell in found)
 
 
+def test_kernels_that_run_again_count_before_messages_do() -> None:
+    """A forward more under full recomputation: a third of forward and backward, but for attention and the head."""
+    fixed = {"cp": 1, "pp": 1, "vpp": 1, "tp": 1}
+    of_rows = [
+        {int(p): low for cell in looked(of("smollm2-360m", 8, {**fixed, "recompute": kind})) for p, low in zip(cell.points, cell.low)}
+        for kind in ("none", "full")
+    ]
+    assert of_rows[0].keys() == of_rows[1].keys() and all(1.15 < of_rows[1][p] / low < 1.33 for p, low in of_rows[0].items())
+
+
 def test_what_stays_in_memory_is_known_before_it_is_chosen_what_runs_again() -> None:
     """Weights, gradients and states of 70 billion parameters on one rank: too many, whatever runs again, with each of three micro-batches."""
     search = of("llama3-70b", 8, {"cp": 1, "pp": 1, "vpp": 1, "tp": 1})

@@ -231,6 +231,7 @@ def _local_experts(rank: Rank) -> Expr:
     return symbol("E") / rank.lowered.mesh.degree("ep")
 
 
+@once
 def _dummies(rank: Rank) -> Expr:
     """One unused gradient for every shape of weight: autograd wants one where the real one went to the main gradient."""
     if not rank.framework.placeholders:

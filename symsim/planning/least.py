@@ -95,7 +95,8 @@ class Trees:
         # the longest first
         self.names = sorted(names, key=lambda name: role_of(name).single)
         self.blocks = {name: Tree(derivations, passes.blocks(name)) for name in names}
-        self.kernels = {name: Tree(derivations, passes.kernels(name)) for name in names}
+        # with what of them runs again; where that has too many ways, without it
+        self.kernels = {name: [Tree(derivations, passes.kernels(name, again)) for again in (True, False)] for name in names}
         self.staying, self.following = Tree(derivations, passes.staying), Tree(derivations, passes.following)
         self._amounts = passes.amounts
         self.unknown = base.strategy.padding_free or base.strategy.placement is not None
@@ -249,9 +250,9 @@ class _Tables:
 
 def _amounts(way: Way, name: str, around: Reported, program: Program, kernels: bool, late: bool, partly: bool) -> _Amounts:
     keys = [d.key for d in way.definitions.values() if d.key.scope == "block" and d.key.block == name]
-    own = [k for k in keys if (k.quantity == "t" and k.operation if kernels else not k.operation and k.phase)]
+    own = [k for k in keys if (k.quantity == "t" and (k.operation or k.phase == "again") if kernels else not k.operation and k.phase)]
     always = [k for k in own if k.quantity == "t" and k.phase != "again" and not (late and k.phase in ("weights", "wgrad"))]
-    varies = [k for k in own if (k.quantity == "t" and k.phase == "again") or (k.quantity == "e" and k.axis)] if not (kernels or partly) else []
+    varies = [k for k in own if (k.quantity == "t" and k.phase == "again") or (k.quantity == "e" and k.axis)] if not partly else []
     scope = around.scope(way.definitions)
 
     def summed(some: Iterable[Key]) -> Array:
@@ -319,7 +320,7 @@ class Least:
         return {name: self._ways(self._trees.blocks[name]) for name in self._trees.names}
 
     def _of_kernels(self, name: str) -> Array | None:
-        ways = self._ways(self._trees.kernels[name])
+        ways = next((found for tree in self._trees.kernels[name] if (found := self._ways(tree))), None)
         return self._seconds(name, ways, True) if ways else None
 
     def _seconds(self, name: str, ways: Sequence[Way], kernels: bool) -> Array:

@@ -15,7 +15,8 @@ from typing import Any, cast
 
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, of_stage, of_step
-from symsim.algebra.quantity import Definition
+from symsim.algebra.key import of_block as block_key
+from symsim.algebra.quantity import SECOND, Definition, total
 from symsim.cost.block_time import block_time, kernel_times
 from symsim.cost.collectives import Network
 from symsim.cost.count import count_parameters, define_kept, derived_sizes
@@ -292,13 +293,13 @@ def _closed(made: Mapping[str, Definition], wanted: Callable[[Key], bool]) -> di
 # the passes -----------------------------------------------------------------------------------------------------------
 
 
-def of_kernels(name: str) -> Passes:
-    """The kernels of a block, forward and backward."""
+def of_kernels(name: str, again: bool) -> Passes:
+    """The kernels of a block, forward and backward; again: those that run again too."""
 
     def inputs(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> tuple[Any, ...]:
-        return (book, *placed_under(model, strategy, given), name)
+        return (book, *placed_under(model, strategy, given), name, again)
 
-    return Passes(inputs, _kernels, lambda key: key.scope == "block" and key.quantity == "t" and bool(key.operation))
+    return Passes(inputs, _kernels, lambda key: key.scope == "block" and key.quantity == "t" and bool(key.operation or key.phase == "again"))
 
 
 def of_block(name: str) -> Passes:
@@ -317,20 +318,28 @@ def of_block(name: str) -> Passes:
 
 
 @once
-def _kernels(book: Derivation, profile: Profile, mesh: Mesh, name: str) -> None:
+def _kernels(book: Derivation, profile: Profile, mesh: Mesh, name: str, again: bool) -> None:
     made = differentiated(declared_block(profile, mesh, name), profile, mesh)
-    kernel_times(book, name, made.placed, made.backward, profile)
+    kernels = kernel_times(book, name, made.placed, made.backward, profile)
     derived_sizes(book, Lowered(profile, mesh, {}, {}))
+    for whole, form in _forms(made, profile, name).items() if again else ():
+        repeated = total((seconds for i, seconds in kernels.forward.items() if i in form.recomputed), SECOND)
+        book.define(block_key("t", name, whole, phase="again"), repeated, "kernels that run again", unit=SECOND)
+
+
+def _forms(made: Differentiated, profile: Profile, name: str) -> dict[bool, Remembered]:
+    """A block as the strategy recomputes it, and a layer in full where some may be."""
+    forms = {False: remembered(made, profile, False)}
+    if profile.strategy.recompute not in ("none", "selective") and name in profile.model.layer_kinds:
+        forms[True] = remembered(made, profile, True)
+    return forms
 
 
 @once
 def _block(book: Derivation, profile: Profile, mesh: Mesh, network: Network, name: str) -> None:
-    strategy = profile.strategy
     made = differentiated(declared_block(profile, mesh, name), profile, mesh)
     kernels = kernel_times(book, name, made.placed, made.backward, profile)
-    forms = {False: remembered(made, profile, False)}
-    if strategy.recompute not in ("none", "selective") and name in profile.model.layer_kinds:
-        forms[True] = remembered(made, profile, True)
+    forms = _forms(made, profile, name)
     lowered = Lowered(profile, mesh, {name: forms[False]}, {name: forms[True]} if True in forms else {})
     derived_sizes(book, lowered)
     for whole, form in forms.items():
