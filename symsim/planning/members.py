@@ -216,8 +216,9 @@ def parted(apart: Sequence[Members], points: Array) -> Parts:
 def _alike(own: Array, codes: Array) -> list[Array]:
     """Those of a code together, by rising codes, in the order that they have."""
     order = np.argsort(codes, kind="stable")
-    rising = codes[order]
-    return np.split(own[order], np.flatnonzero(rising[1:] != rising[:-1]) + 1)
+    members, rising = own[order], codes[order]
+    starts = [0, *(np.flatnonzero(rising[1:] != rising[:-1]) + 1), len(own)]
+    return [members[start:end] for start, end in zip(starts, starts[1:])]
 
 
 def _at(array: Array, positions: Sequence[Array], own: Array) -> Array:
