@@ -14,6 +14,8 @@ DIFFERS = (
     "bytes kept "
     "where 401,104 are counted, of a layer of four experts of which each token has one.",
     "**Embeddings of layers**: `[b s L h_p]` is one tensor of all layers; a layer counts the L-th part of it.",
+    "**Differential attention**: the norm of heads is torch.nn.RMSNorm, which is counted as the processor runs it, written out in fp32; on a GPU "
+    "it is one kernel, which keeps what it reads and a number a row.",
     "**Compressed attention** of rows shorter than one entry keeps 2 b s h_kv bytes less than is counted, where h_kv is a head's width: no "
     "entry is made.",
     "**transformers 5.24** against 5.23, which all else here is of: routers hold their weights in fp32 in A.X-K1 and K2, Ling, Beam, DeepSeek-V2 "

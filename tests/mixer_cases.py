@@ -48,13 +48,15 @@ MINIMAX_M3 = {
     **{"num_local_experts": 4, "num_experts_per_tok": 2, "index_n_heads": 2, "index_head_dim": 16, "index_block_size": 4, "index_topk_blocks": 3},
     **{"mlp_layer_types": ["dense", "sparse"], "layer_types": ["minimax_m3_sparse", "minimax_m3_sparse"]},
 }
-CONFIGS = {"minimax m3": MINIMAX_M3, "kimi linear": KIMI, "llama 4": LLAMA4, "gemma 3n": GEMMA3N}
+DIFFLLAMA = _SMALL | {"model_type": "diffllama", "num_hidden_layers": 2, "num_key_value_heads": 2}
+CONFIGS = {"diffllama": DIFFLLAMA, "minimax m3": MINIMAX_M3, "kimi linear": KIMI, "llama 4": LLAMA4, "gemma 3n": GEMMA3N}
 # (config, layer, b, s, kept bytes): of delta rules with a decay of every channel beside a kernel that keeps what it reads (tests/draws/kept.py)
 KEPT: dict[str, tuple[dict[str, Any], int, int, int, int]] = {
     "kimi linear, delta rule": (KIMI, 0, 2, 48, 509280),
     "kimi linear, delta rule, mixture": (KIMI, 3, 2, 48, 593648),
     "kimi linear, attention": (KIMI, 2, 2, 48, 429584),
     "ling 3, delta rule": (LING, 0, 2, 48, 460104),
+    "diffllama": (DIFFLLAMA, 0, 2, 48, 529930),
     "llama 4, chunks": (LLAMA4, 0, 2, 48, 310272),
     "minimax m3, chosen blocks": (MINIMAX_M3, 0, 2, 48, 489088),
     "minimax m3, chosen blocks, mixture": (MINIMAX_M3, 1, 2, 48, 569360),
@@ -88,6 +90,7 @@ FLOPS: dict[str, int] = {
     "gemma 4, a window": 85765120,
     "olmo hybrid, delta net": 58720000,
     "ling 3 attention, gates of heads": 232470272,
+    "diffllama": 29030400,
     "kimi linear": 69997568,
     "llama 4": 89384960,
     "gemma 3n": 63526400,
@@ -103,6 +106,7 @@ MIXERS: dict[str, _Has] = {
     "short convolution": lambda a, k: k.mixer == "short_convolution",
     "DSA: indexer, and attention to chosen keys": lambda a, k: a.attention.dsa_indexer_topk and not a.attention.dsa_indexer_block and k.indexer,
     "indexer of blocks": lambda a, k: a.attention.dsa_indexer_block and k.indexer,
+    "differential attention": lambda a, k: a.attention.differential and k.mixer == "attention",
     "compressed attention": lambda a, k: k.mixer == "compressed_attention",
     "chunked attention": lambda a, k: k.chunked,
     "hyper-connections": lambda a, k: a.hyper_connections,

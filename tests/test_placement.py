@@ -24,7 +24,7 @@ def derived(model: str, strategy: str) -> Result:
     return made
 
 
-SPLIT_BY_TP = "a, g, f, f_s, V, h_o, h_c, H_k, H_v, H_m, G_m, D_i, G_o"
+SPLIT_BY_TP = "a, g, f, f_s, V, h_o, h_c, H_k, H_v, H_m, G_m, D_i, G_o, a_2, g_2"
 
 
 @pytest.mark.parametrize(

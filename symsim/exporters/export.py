@@ -117,7 +117,7 @@ def _beyond(model: Architecture) -> str:
     if own := next(
         (
             name
-            for name in ("latent_gate", "flat_heads", "log_scaling", "dsa_indexer_input_norm", "dsa_indexer_block")
+            for name in ("differential", "latent_gate", "flat_heads", "log_scaling", "dsa_indexer_input_norm", "dsa_indexer_block")
             if getattr(model.attention, name)
         ),
         "",

@@ -371,7 +371,7 @@ LOWERINGS: dict[str, Lowering] = {
     "add": eager_add,
     "sigmoid": declared_primitive,
     "softmax": declared_primitive,
-    "multiply": declared_primitive,
+    **dict.fromkeys(("multiply", "sum", "exp", "repeat"), declared_primitive),
     "embed": eager_embed,
     "add_positions": eager_positions,
     "dropout": eager_dropout,

@@ -38,6 +38,9 @@ class Attention(Part):
     output_gate_bias: bool | None = Field(None, description="default: qkv_bias")
     gate_head_bias: bool = Field(False, description="a number of every head is added to what output_gate projects (Beam)")
     out_norm: bool = Field(False, description="a norm of all heads together, before they are projected (BitNet)")
+    differential: bool = Field(
+        False, description="a half of the heads less a learned part of the other, each of the values of two heads, and normed (arXiv 2410.05258)"
+    )
     v_norm: bool = Field(False, description="values are normed head by head, without a weight (Gemma 4)")
     sinks: bool = Field(False, description="one learned softmax offset a head (gpt-oss)")
     logit_softcap: bool = Field(False, description="tanh cap on the scores (Gemma 2)")
@@ -94,6 +97,10 @@ class Attention(Part):
                 raise ValueError("fused_gate and gate_head_bias of an output_gate go with kind: gqa")
         if self.latent_gate and (self.kind != "mla" or self.q_lora_rank is None):
             raise ValueError("latent_gate goes with kind: mla and a q_lora_rank, of which queries and their gate are made")
+        if self.differential and (self.kind != "gqa" or self.output_gate or self.head_gate or self.out_norm or self.v_norm or self.v_head_dim):
+            raise ValueError("differential goes with kind: gqa, without output_gate, head_gate, out_norm, v_norm and v_head_dim")
+        if self.differential and (self.num_query_groups or heads) % 2:
+            raise ValueError(f"differential halves the heads of values, of which there are {self.num_query_groups or heads}")
         if self.kind == "gqa" and self.num_query_groups and self.num_attention_heads % self.num_query_groups:
             raise ValueError(f"num_attention_heads {self.num_attention_heads} is not a multiple of num_query_groups {self.num_query_groups}")
         return self

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.inputs.attention import Attention
 from symsim.ir.block import Net, Weight
@@ -34,7 +37,8 @@ def attention(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
     if spec.out_norm:
         o = n.norm(net, o, "sub_norm", f"a {d_v}", kind=model.normalization, bias=model.norm_bias)
     biased = spec.out_bias if kind.out_bias is None else kind.out_bias
-    return net.einsum(f"b s a {d_v}, h a {d_v} -> b s h", o, Weight("o_proj", biased))
+    heads = "a_2 d_2" if spec.differential else f"a {d_v}"
+    return net.einsum(f"b s {heads}, h {heads} -> b s h", o, Weight("o_proj", biased))
 
 
 def gated_by_head(net: Net, x: str, o: str, spec: Attention) -> str:
@@ -87,12 +91,54 @@ def attended(net: Net, qkv: tuple[str, str, str], model: Architecture, kind: Lay
         k = k if kind.shared_keys else n.rope(net, k, "rope_k", "d", fraction=fraction)
     if has_norm and spec.qk_norm_position == "after_rope":
         q, k = normed(q, "q_norm", "a"), normed(k, "k_norm", "g")
-    return n.attend(
+    attend = partial(
+        n.attend,
         net,
-        (q, k, v),
         scores="b s a d, b z g(a) d -> b s a z",
         values=f"b s a z, b z g(a) {d_v} -> b s a {d_v}",
         reach=kind.reach,
         sinks=spec.sinks if kind.sinks is None else kind.sinks,
         chosen=chosen,
     )
+    if spec.differential:
+        return difference(net, [attend((q, k, half)) for half in _halves(net, v)])
+    return attend((q, k, v))
+
+
+def _halves(net: Net, v: str) -> tuple[str, ...]:
+    """`v[b s g d]`: the first half of the heads twice, and the second."""
+    net.dim("g_2", net.dims["g"].size / 2)
+    made = []
+    for half in n.view(net, v, "split_values", [("first_values", "b s g_2 d"), ("second_values", "b s g_2 d")]):
+        made.append(net.tensor("values", "b s g d"))
+        net.op("repeat", "repeat_values", [half], made[-1:])
+    return tuple(made)
+
+
+def difference(net: Net, o: Sequence[str]) -> str:
+    """`o[b s a d], o[b s a d] -> y[b s a_2 d_2]`: side by side, the first half of the heads less a number that is learned times the second, normed
+    (arXiv 2410.05258, section 2.1; transformers models/diffllama/modeling_diffllama.py)."""
+    net.dim("a_2", net.dims["a"].size / 2)
+    net.dim("d_2", 2 * net.dims["d"].size)
+    joined = net.tensor("joined", "b s a d_2")
+    net.op("concat", "join", o, [joined])
+    first, second = n.view(net, joined, "split_heads", [("first", "b s a_2 d_2"), ("second", "b s a_2 d_2")])
+    less = net.tensor("less", "b s a_2 d_2")
+    net.op("sub", "subtract", [first, n.multiply(net, _learned_part(net), second, "part")], [less])
+    return n.scale(net, n.norm(net, less, "groupnorm", "d_2", weight=False), "scale")
+
+
+def _learned_part(net: Net) -> str:
+    """`lambda[one]`: exp(q1 k1) - exp(q2 k2) and a constant, of four vectors."""
+    with net.within("lambda"):
+        parts = []
+        for i in (1, 2):
+            product, summed, raised = net.tensor("product", "d"), net.tensor("sum", "one", "fp32"), net.tensor("exp", "one", "fp32")
+            net.op("multiply", "multiply", [net.parameter(f"q{i}", "d"), net.parameter(f"k{i}", "d")], [product])
+            net.op("sum", "sum", [product], [summed])
+            net.op("exp", "exp", [summed], [raised])
+            parts.append(net.tensor("part", "one"))
+            net.op("cast", "narrow", [raised], parts[-1:])
+        less = net.tensor("difference", "one")
+        net.op("sub", "subtract", parts, [less])
+    return less

@@ -48,7 +48,7 @@ def _depths(architecture: Architecture, strategy: Strategy) -> None:
 
 
 # Dimensions that tensor ranks share by a rule of its own; of any other they need whole shares
-OWN_RULES = frozenset({"a", "g", "f", "f_s", "V", "h_o", "h_c", "H_k", "H_v", "H_m", "G_m", "D_i", "G_o"})
+OWN_RULES = frozenset({"a", "g", "f", "f_s", "V", "h_o", "h_c", "H_k", "H_v", "H_m", "G_m", "D_i", "G_o", "a_2", "g_2"})
 
 # A vocabulary that no rank has a part of
 WHOLE_VOCABULARY = frozenset({"embedding.V=none", "lm_head.V=none", "loss.V=none"})

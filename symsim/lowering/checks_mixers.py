@@ -29,6 +29,8 @@ def heads(architecture: Architecture, strategy: Strategy) -> None:
     for name in architecture.attending:
         own, many, groups = architecture.layer_kinds[name].own, architecture.heads_of(name), architecture.groups_of(name)
         divides("tp", tp, f"layer_kinds.{name}.num_attention_heads" if "a" in own else "num_attention_heads", many)
+        if architecture.attention.differential and strategy.tp > 1:  # a rank has a head of either half
+            divides("tp", tp, "half of num_query_groups", groups // 2)
         if architecture.attention.kind == "gqa" and groups % tp and tp % groups:
             said = f"layer_kinds.{name}.num_query_groups" if "g" in own else "num_query_groups"
             raise InputError(f"tp={tp} neither divides {said}={groups} nor is a multiple of it; valid: {_for_groups(many, groups)}")

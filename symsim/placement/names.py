@@ -16,7 +16,7 @@ from symsim.inputs.traced import once, reading
 
 # Dimensions that tensor parallelism splits: heads, feed-forward widths, vocabulary, and what merges the streams of multi-token
 # prediction (Megatron-Core multi_token_prediction.py: eh_proj is a column-parallel linear)
-BY_TENSOR = ("a", "g", "f", "f_s", "V", "h_o", "h_c", "H_k", "H_v", "H_m", "G_m", "D_i", "G_o")
+BY_TENSOR = ("a", "g", "f", "f_s", "V", "h_o", "h_c", "H_k", "H_v", "H_m", "G_m", "D_i", "G_o", "a_2", "g_2")
 
 
 @dataclass(frozen=True)

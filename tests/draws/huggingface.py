@@ -310,6 +310,10 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         "head_dim": HEAD,
         "rope_parameters": lambda d: None,
     },
+    "diffllama": {
+        "num_key_value_heads": lambda d: d.rng.choice([k for k in range(2, d.heads + 1, 2) if d.heads % k == 0] or [1]),
+        "attention_dropout": lambda d: 0.0,
+    },
     "sarvam_moe": {"num_key_value_heads": lambda d: d.groups},
     "sarvam_mla": {"head_dim": lambda d: None},
     "olmo_hybrid": {"layer_types": layer_types("full_attention", "linear_attention"), "hidden_act": lambda d: "silu"},

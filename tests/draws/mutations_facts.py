@@ -105,6 +105,7 @@ PLACEMENT = (
     of(
         "placement/names.py",
         ("key/value heads lie on tp", '("a", "g", "f", "f_s"', '("a", "f", "f_s"', "placement.py"),
+        ("pairs of heads lie on tp", '"a_2", "g_2")', '"g_2")', "differential_attention.py"),
         ("the vocabulary lies on tp", '"f_s", "V", "h_o"', '"f_s", "h_o"', "placement.py"),
         ("experts' widths lie on etp", '"f_e": Axes(("etp",))', '"f_e": Axes(("tp",))', "placement.py"),
         (

@@ -61,6 +61,8 @@ DENSE: dict[str, Family] = {
     "internlm3": _LLAMA_BLOCKS,
     "iquestcoder": _LLAMA_BLOCKS,
     "exaone": _LLAMA_BLOCKS,
+    "diffllama": Family(attention=BIASED | {"differential": True}, unread={"lambda_std_dev": "initial weights"},
+                        require={"attention_dropout": (0.0, "what a dropout of two maps that are subtracted drops is not defined")}),
     "arcee": Family(attention=BIASED, mlp=PLAIN | {"bias": flag("mlp_bias")}, heads_divide=True),
     "apertus": Family(attention=BIASED | {"qk_norm": "head"},
                       mlp=PLAIN | {"activation": lambda c: c.word("hidden_act", ACTIVATIONS | {"xielu": "xielu"})}),

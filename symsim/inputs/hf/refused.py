@@ -15,7 +15,6 @@ REFUSED: dict[str, str] = {
         "its layers share one block of attention, and its selective scans have heads": "zamba",
         "each of its layers has two attentions and two networks beside the experts": "longcat_flash",
         "its attention chooses among experts": "jetmoe",
-        "its attention subtracts one map from another": "diffllama",
         "its keys come with learned masks and its streams with learned weights": "doge",
         "its layers are run several times a token": "hrm_text dory inkling2_loop inkling2_loop_text",
         "its queries attend to documents that stand before them": "unlimited_ocr unlimited_ocr_text",
