@@ -48,7 +48,8 @@ def test_flops_are_those_of_three_products_and_one_more_where_logits_are_made_ag
 
 def test_logits_are_neither_kept_nor_held() -> None:
     hidden, weight, labels = 2 * TOKENS * HIDDEN, 2 * HIDDEN * VOCABULARY, 8 * TOKENS
-    assert kept(made("liger")) == kept(made("chunked")) == hidden + weight
+    assert kept(made("liger")) == hidden + weight
+    assert kept(made("chunked")) == hidden  # each chunk has added to the weight's gradient
     assert kept(made("cut")) == hidden + 4 * TOKENS + labels
     assert kept(made("linear")) == hidden + 8 * TOKENS + labels
     assert kept(made("unfused")) == 4 * TOKENS * VOCABULARY + hidden + labels + 4
@@ -68,11 +69,20 @@ def test_a_chunk_of_logits_is_held_in_forward() -> None:
         fewer = held(made("liger", chunks)) - held(made("cut"))
         gradients = 2 * TOKENS * HIDDEN + 2 * HIDDEN * VOCABULARY
         assert fewer == gradients + 2 * TOKENS // chunks * VOCABULARY - 4 * TOKENS
-    # logits, fp32 logits, log-softmax and its gradient; hidden states' gradients in fp32
     # the gradients that were kept are handed on; the cut loss has its input and two numbers a row beside them
     assert held(made("cut"), backward=True) - held(made("liger", 4), backward=True) == 2 * TOKENS * HIDDEN + 12 * TOKENS
-    wider = held(made("chunked", 4)) - held(made("liger", 4))
-    assert wider == 3 * 4 * TOKENS // 4 * VOCABULARY + 4 * TOKENS * HIDDEN
+
+
+def test_each_chunk_runs_backward_before_the_next() -> None:
+    """Logits, fp32 logits, log-softmax and its gradient of a chunk, then the products of its backward beside its logits and those before; the
+    weight's gradient where the step's first is made, or in fp32 the hidden states' at the end (torchtitan components/loss.py)."""
+    result = made("chunked", 4)
+    moments = {m.kernel.partition(", ")[2]: m for m in forward_moments(result.lowered.blocks["head"]) if m.kernel.startswith(HEAD)}
+    hidden, weight, chunk = TOKENS * HIDDEN, 2 * HIDDEN * VOCABULARY, TOKENS // 4 * VOCABULARY
+    numbers = {name: tuple(int(part.evaluate(result.numbers)) for part in (m.activations, m.gradients, m.latest)) for name, m in moments.items()}
+    before = held(made("cut")) - 4 * TOKENS
+    assert numbers[""] == (before + 4 * hidden + (2 + 3 * 4) * chunk, weight, 0)
+    assert numbers["products"] == (before + 4 * hidden + 2 * 2 * chunk, 2 * weight, weight)
 
 
 def test_chunks_of_the_vocabulary_are_held_in_backward() -> None:

@@ -6,12 +6,13 @@ where both are made at once, else in backward, where the logits come first once 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from symsim.algebra.expr import ONE, ZERO, Expr, ceil, product
 from symsim.cost.shapes import Shape, size
 from symsim.inputs.strategy import Strategy
-from symsim.ir.block import WIDTHS, Op
+from symsim.ir.block import WIDTHS, Block, Op
 from symsim.ir.operations import LinearCrossEntropy
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import elements
@@ -43,13 +44,15 @@ def linear_loss_work(placed: Placed, index: int, strategy: Strategy, *, backward
     op = placed.block.ops[index]
     at = op.of(LinearCrossEntropy)
     if backward and at.at_once:
-        return Work(ONE, (), (), _scaled(placed, op, at) + _added(placed, op, strategy))
+        return Work(ONE, (), (), () if at.adds else _scaled(placed, op, at) + _added(placed, op, strategy))
     pieces, logits, gradients = _products(placed, index, at, columns=backward)
     if not any(placed.block.tensors[t].gradient for t in op.inputs if placed.block.tensors[t].kind == "parameter"):
         gradients = gradients[:1]
     passes = (logits.m * logits.n * at.moved,) if at.moved else ()
     if not backward:
-        return Work(pieces, (logits, *(gradients if at.at_once else ())), passes, _cast(placed, op, at) if at.at_once else ())
+        # where each piece adds its weight gradient, forward has what is backward's elsewhere
+        after = (_cast(placed, op, at) if at.at_once else ()) + (_added(placed, op, strategy) if at.adds else ())
+        return Work(pieces, (logits, *(gradients if at.at_once else ())), passes, after)
     return Work(pieces, (logits, *gradients), passes, _cast(placed, op, at) + _added(placed, op, strategy))
 
 
@@ -95,6 +98,20 @@ def _added(placed: Placed, op: Op, strategy: Strategy) -> tuple[Expr, ...]:
     kept = 4 if strategy.grad_reduce_in_fp32 else WIDTHS[strategy.precision]
     weights = [t for t in op.inputs if placed.block.tensors[t].kind == "parameter" and placed.block.tensors[t].gradient]
     return tuple(elements(placed, t) * (WIDTHS[placed.block.tensors[t].dtype] + 2 * kept) for t in weights)
+
+
+def forward_in_turn(block: Block, op: Op, live: Expr, size: Callable[[str], Expr]) -> tuple[tuple[str, Expr, Expr, Expr], ...]:
+    """What forward holds where every piece runs backward by itself, of its name, activations, parameter gradients so far and those just made: the
+    loss of a piece, its products, whose logits live until the next piece's are there, and the end, as the gradient of the hidden states is cast."""
+    pieces = [t for t in op.outputs if "V" in block.tensors[t].dims]
+    held, logits = sum(map(size, pieces), ZERO), size(pieces[0])
+    weights = sum((size(t) for t in op.inputs if block.tensors[t].kind == "parameter" and block.tensors[t].gradient), ZERO)
+    before = live - sum((size(t) for t in op.saves if t in op.outputs), ZERO)
+    return (
+        (op.name, before, weights, ZERO),
+        (f"{op.name}, products", before - held + 2 * logits, 2 * weights, weights),
+        (f"{op.name}, cast", live - held, weights, ZERO),
+    )
 
 
 def beside_backward(placed: Placed, op: Op) -> Expr:

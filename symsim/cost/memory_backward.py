@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, maximum, minimum, symbol
 from symsim.algebra.key import layers, of_block, of_stage
-from symsim.algebra.kinds import EMBEDDING
+from symsim.algebra.kinds import EMBEDDING, HEAD
 from symsim.cost.held import trained_of, trained_output_layer
 from symsim.cost.memory_gathered import gathered_parameters, reduction_buffer, shard_gradients, still_gathered, trained_parameters, trained_root
 from symsim.cost.memory_rank import Rank, ahead, on_device, saved_layers, stream, total
 from symsim.cost.shared_weights import lent_by_stage
 from symsim.cost.states import parameter_type
 from symsim.ir.block import WIDTHS
+from symsim.ir.operations import LinearCrossEntropy
 from symsim.ir.roles import ROLES, role_of
 from symsim.pipeline.stages import runs as runs_of
 
@@ -151,7 +152,7 @@ def gradients_after(rank: Rank, name: str) -> Expr:
     one micro-batch, of kinds of layers behind it."""
     ahead_of_it = gradients_ahead(rank, name)
     if rank.framework.main_gradients or role_of(name).behind:
-        return ahead_of_it
+        return ahead_of_it + (_of_head(rank) if name == HEAD and _added_in_forward(rank) and not rank.framework.main_gradients else ZERO)
     behind = total(_trained(rank, k) for k in _kinds_after(rank, name)) if name in rank.model.layer_kinds else ZERO
     return ahead_of_it + _of_head(rank) + (_lent(rank) if name in rank.model.layer_kinds else ZERO) + _waiting(rank, behind)
 
@@ -183,7 +184,15 @@ def _of_head(rank: Rank) -> Expr:
     """Gradients of the head that exist before the backward of layers: its own where the step has one micro-batch (under FSDP they wait, whole,
     for the root's reduction), and always that of a table it shares with the embedding."""
     of_head = trained_output_layer(rank.book, rank.lowered) * WIDTHS[parameter_type(rank.strategy)]
+    if rank.strategy.zero == 3 and _added_in_forward(rank):
+        return shard_gradients(rank, rank.fresh * trained_output_layer(rank.book, rank.lowered))  # reduced behind the last chunk
     return (of_head if rank.strategy.zero == 3 else rank.fresh * of_head) + _tied_gradient(rank)
+
+
+def _added_in_forward(rank: Rank) -> bool:
+    """Whether the chunks of a loss have each added to the output layer's gradient, which then waits for nothing."""
+    head = rank.lowered.blocks.get(HEAD)
+    return head is not None and any(isinstance(op.attrs, LinearCrossEntropy) and op.attrs.adds for op in head.placed.block.ops)
 
 
 def _tied_gradient(rank: Rank) -> Expr:
@@ -191,7 +200,8 @@ def _tied_gradient(rank: Rank) -> Expr:
     both are there as they are added (torch autograd input_buffer.cpp)."""
     if rank.framework.main_gradients or not rank.model.tie_word_embeddings or not trained_output_layer(rank.book, rank.lowered):
         return ZERO
-    return of_stage("P_output").expr * (symbol("loss_i") - symbol("output_i")) * WIDTHS[parameter_type(rank.strategy)]
+    found = of_stage("P_output").expr * (symbol("loss_i") - symbol("output_i")) * WIDTHS[parameter_type(rank.strategy)]
+    return rank.fresh * found if _added_in_forward(rank) else found
 
 
 def first_layers(rank: Rank) -> Expr:
@@ -218,4 +228,4 @@ def first_layers(rank: Rank) -> Expr:
 
 def _sums(rank: Rank, held: Expr) -> list[Expr]:
     """What is held as the two gradients of a shared table are added."""
-    return [held] if _tied_gradient(rank) else []
+    return [held] if _tied_gradient(rank) and not _added_in_forward(rank) else []

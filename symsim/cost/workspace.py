@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from symsim.algebra.expr import ZERO, Expr
+from symsim.algebra.expr import ONE, ZERO, Expr
 from symsim.cost import linear_loss, stored
 from symsim.ir.block import FLOATS, NARROW, WIDTHS, Block, Op
-from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, CrossEntropy, LinearCrossEntropy, of_linear_module
+from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, CrossEntropy, LinearCrossEntropy, Projection, of_linear_module
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import DEQUANTISE, BackwardOp, room
 from symsim.lowering.remember import Remembered, kept_as
@@ -146,7 +146,9 @@ class _Walk:
                     live[root] = live.pop(source)
                 else:
                     live.setdefault(root, self.size(root))
-            if not op.is_view:
+            if isinstance(op.attrs, LinearCrossEntropy) and op.attrs.adds:
+                moments += [Moment(*held) for held in linear_loss.forward_in_turn(self.placed.block, op, _sum(live.values()), self.size)]
+            elif not op.is_view:
                 moments.append(Moment(op.name, _sum(live.values()) + stored.beside_forward(self.placed, op)))
             for root in [r for r in live if self.last_read.get(r, -1) <= index and r not in stay]:
                 if root in kept:
@@ -192,6 +194,7 @@ class _Backward:
         self.of_parameters = ZERO
         self.found: list[Moment] = []
         self.rebuilt: set[int] = set()
+        self.summed: set[str] = set()  # tensors of which two gradients have been added
 
     def moments(self) -> list[Moment]:
         for name in self.block.outputs:
@@ -279,7 +282,7 @@ class _Backward:
         elif self.op_by_op and OPERATIONS[op.kind].hands_on:
             self._share(op.inputs, arrived)
             return
-        gathered = self._gathered_again(op)
+        gathered, twice, of_op = self._gathered_again(op), [], ZERO
         for kernel in self.kernels.get(index, ()) or self._through_statistics(index, op):
             linear = of_linear_module(op.kind, op.attrs)
             if kernel.label == "wgrad" and linear and self.delayed in ("all", op.module):
@@ -288,14 +291,32 @@ class _Backward:
             made = {t: walk.gradient(t) for t in kernel.writes if self.block.tensors[t].kind == "activation"}
             made |= {t: walk.gradient(t) for t in op.inputs if t in self.statistics}
             latest = _sum(walk.gradient(t) for t in kernel.writes if self.block.tensors[t].kind == "parameter")
-            if linear and self.into_main_gradient:
+            if (linear and self.into_main_gradient) or (isinstance(op.attrs, LinearCrossEntropy) and op.attrs.adds):
                 latest = ZERO
             for name in self._become_gradients(op, made):
                 self.live.pop(name, None)
             self._note(f"{op.name}, {kernel.label}", _sum(made.values()) + gathered + _inside(self, op, kernel.label), latest)
-            self.of_parameters = self.of_parameters + latest
+            if kernel.label == "wgrad" and op.kind in PRODUCTS and op.of(Projection).pieces != ONE:
+                # the first sum of two pieces' gradients lies beside both (torch autograd input_buffer.cpp, which adds where it may from then on)
+                gone = 2 / op.of(Projection).pieces * _sum(self.gradients[t] for t in arrived)
+                self._note(f"{op.name}, sum of pieces", _sum(made.values()) + 2 * latest - gone, latest)
+            self.of_parameters, of_op = self.of_parameters + latest, of_op + latest
+            twice += [name for name in made if name in self.gradients]
             for name, size in made.items():
                 self._add(name, size)
+        self._sum_up(index, op, twice, arrived, of_op)
+
+    def _sum_up(self, index: int, op: Op, twice: Iterable[str], arrived: Iterable[str], latest: Expr) -> None:
+        """A second gradient of a tensor is added to the first, and the sum lies beside both, as the operation has let go of what it was given
+        (torch autograd engine.cpp, input_buffer.cpp; further ones are added to the sum where that lies)."""
+        first = [name for name in twice if name not in self.summed and name not in self.statistics]
+        if not self.op_by_op or not first:
+            return
+        self.summed |= set(first)
+        needed = self._needed(index)
+        gone = _sum(self.gradients[t] for t in arrived) + _sum(size for root, size in self.live.items() if root not in needed)
+        held = _sum((*self.live.values(), *self.gradients.values())) + 2 * _sum(self.walk.gradient(t) for t in first)
+        self.found.append(Moment(f"{op.name}, sum", held - gone, self.of_parameters, latest))
 
     def _share(self, added: Iterable[str], arrived: list[str]) -> None:
         """One gradient for all that is added: it lives until the last of them is through, which was made first. What was added in another type

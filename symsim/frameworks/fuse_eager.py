@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from symsim.algebra.expr import expr
 from symsim.frameworks import alternating, streams
 from symsim.frameworks.eager_attention import eager_attention, eager_mla_rope, eager_pack, eager_rope
 from symsim.frameworks.eager_lightning import eager_lightning
@@ -29,11 +30,11 @@ from symsim.frameworks.kernels import (
     pool,
     z_loss,
 )
-from symsim.frameworks.linear_loss import COMPILED, chunked_rows
+from symsim.frameworks.linear_loss import COMPILED, OUTPUT, chunked_rows
 from symsim.frameworks.primitives import cast, dropped, in_order, run, unique
 from symsim.frameworks.selective_scan import eager_selective_scan
 from symsim.ir.block import Op
-from symsim.ir.operations import Activation, CrossEntropy, Exchange, Norm, Projection, Rope, TopK
+from symsim.ir.operations import PRODUCTS, Activation, CrossEntropy, Exchange, Norm, Projection, Rope, TopK
 
 
 def declared_primitive(k: Kernels, op: Op) -> None:
@@ -210,6 +211,8 @@ def eager_cross_entropy(k: Kernels, op: Op) -> None:
         logits = run(k, "scale", [run(k, "tanh", [run(k, "scale", [logits])])])
     whole = k.dims_of(logits)
     chunks = chunked_rows(k, whole)
+    if k.profile.strategy.cross_entropy_fusion in (COMPILED, OUTPUT):
+        _by_pieces(k, op.inputs[0], k.profile.strategy.cross_entropy_chunks or 8)
     if k.profile.strategy.cross_entropy_fusion == COMPILED:
         _compiled_loss(k, op, logits)
         return
@@ -223,6 +226,13 @@ def eager_cross_entropy(k: Kernels, op: Op) -> None:
     inside = [logits] if chunks != list(whole) else extra[:1]
     attrs = CrossEntropy(exchanges=tuple(exchanges), rows=rows, inside=tuple(inside))
     k.emit("cross_entropy", [logits, target], [*op.outputs, *extra], saves=[*extra, target], attrs=attrs)
+
+
+def _by_pieces(k: Kernels, logits: str, pieces: int) -> None:
+    """The output layer multiplies chunk by chunk (torchtune modules/transformer.py chunked_output)."""
+    k.ops = [
+        replace(op, attrs=replace(op.of(Projection), pieces=expr(pieces))) if logits in op.outputs and op.kind in PRODUCTS else op for op in k.ops
+    ]
 
 
 def _compiled_loss(k: Kernels, op: Op, logits: str) -> None:

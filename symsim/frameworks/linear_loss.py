@@ -26,10 +26,12 @@ class LinearLoss:
     """chunks: of the tokens, from (vocabulary, hidden size); columns: of the vocabulary, whose gradient is there at a time in backward; with
     neither, tiles of logits never leave a kernel. held: types of what has the size of a chunk's logits, "": that of the computation.
     moved: bytes a logit between the products, from the width of the computation. hidden: the type that the gradient of the hidden states is
-    made in. statistics: fp32 numbers a row that are kept. scaled: backward multiplies the gradients by that of the loss."""
+    made in. adds: every chunk runs backward by itself, which adds to the weight's gradient. statistics: fp32 numbers a row that are kept.
+    scaled: backward multiplies the gradients by that of the loss."""
 
     source: str
     at_once: bool = False
+    adds: bool = False
     chunks: Callable[[Expr, Expr], Expr] | None = None
     columns: int = 0
     held: tuple[str, ...] = ()
@@ -53,6 +55,7 @@ LINEAR_LOSSES: dict[str, LinearLoss] = {
     "chunked": LinearLoss(
         "torchtitan components/loss.py ChunkedLossWrapper, GradAccumulator",
         at_once=True,
+        adds=True,
         chunks=lambda vocabulary, hidden: expr(8),
         held=("", "fp32", "fp32", "fp32"),
         moved=lambda width: 2 * (width + 4) + 7 * 4,
@@ -104,6 +107,7 @@ def linear_cross_entropy(k: Kernels, op: Op) -> None:
         exchanges=tuple(("all_reduce", 1, "fp32", what) for what in SUMS),
         rows=rows,
         at_once=how.at_once,
+        adds=how.adds,
         pieces=pieces,
         columns=how.columns,
         in_kernel=not (how.held or how.columns),
@@ -130,7 +134,8 @@ def linear_cross_entropy(k: Kernels, op: Op) -> None:
 def _made_at_once(k: Kernels, x: str, parameters: list[str], logits: str, pieces: Expr, how: LinearLoss) -> tuple[list[str], list[str]]:
     """Gradients that are kept in place of what they are made from; and all that forward makes."""
     saves = [k.make("gradient", k.dims_of(x), k.tensors[x].dtype, "index")]
-    saves += [k.make("weight_gradient", k.dims_of(w), k.tensors[w].dtype, "index") for w in parameters if k.tensors[w].gradient]
+    if not how.adds:
+        saves += [k.make("weight_gradient", k.dims_of(w), k.tensors[w].dtype, "index") for w in parameters if k.tensors[w].gradient]
     k.dims[CHUNK] = Dim(k.dims["s"].size / pieces, parts=("s",))
     chunk = [CHUNK if d == "s" else d for d in k.dims_of(logits)]
     held = [k.make("chunk", chunk, dtype or k.tensors[logits].dtype, "index") for dtype in how.held]

@@ -46,7 +46,8 @@ class Projection:
     output's gradient, where it is multiplied in a narrow type; input_cast: of an input that was kept as it was, for the weight gradient.
     bias_apart: the bias is added by kernels of its own, in fp32. stored: the type in which the weight is stored, that is made anew for backward
     (`symsim/ir/quantised.py`). joined: the products of all experts are one kernel, which makes of its result (before the activation) or of its
-    input's gradient (behind) what stands next to it."""
+    input's gradient (behind) what stands next to it. pieces: that the rows are cut into, each multiplied by itself, whose weight gradients are
+    added."""
 
     labels: tuple[str, ...] = ()
     bias: bool = False
@@ -60,6 +61,7 @@ class Projection:
     bias_apart: bool = False
     stored: str = ""
     joined: Literal["", "before", "behind"] = ""
+    pieces: Expr = ONE
 
 
 @dataclass(frozen=True)
@@ -189,13 +191,13 @@ class CrossEntropy:
 
 @dataclass(frozen=True)
 class LinearCrossEntropy(Projection, CrossEntropy):
-    """A product and the loss of its result in one. at_once: forward makes the gradients of its operands, and keeps those. pieces: that the
-    rows are cut into, each multiplied by itself; columns: of the result's gradient that are there at a time in backward; in_kernel: tiles
+    """A product and the loss of its result in one. at_once: forward makes the gradients of its operands, and keeps those; adds: but for the
+    weight's, which each piece adds to what is there; columns: of the result's gradient that are there at a time in backward; in_kernel: tiles
     of the result never leave a kernel. moved: bytes a point of the result between the products; hidden: the type that the gradient of
     the first operand is summed in; scaled: backward multiplies the gradients by that of the loss."""
 
     at_once: bool = False
-    pieces: Expr = ONE
+    adds: bool = False
     columns: int = 0
     in_kernel: bool = False
     moved: int = 0

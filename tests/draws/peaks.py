@@ -51,7 +51,8 @@ FURTHER_OPTIMIZERS = {
     "muon": lambda p: torch.optim.Muon(p),
     "adam 8 bit": lambda p: bitsandbytes_adam(p),
 }
-FURTHER = ("sac_mm", "sac_attn", "sac_mm_attn", "micro-batches", "nf4", *FURTHER_OPTIMIZERS)
+LOSSES = ("output_chunks", "chunked")
+FURTHER = ("sac_mm", "sac_attn", "sac_mm_attn", "micro-batches", "nf4", *FURTHER_OPTIMIZERS, "nf4_double", *LOSSES)
 # what torch.utils.checkpoint keeps the results of, by the recomputation that says so
 STORED = {
     "sac_mm": (torch.ops.aten.mm.default, torch.ops.aten.addmm.default),
@@ -159,8 +160,13 @@ def draw_further(rng: random.Random, config: dict[str, Any], options: dict[str, 
         options |= {"recompute": kind, "checkpoints": True, "autocast": False}
     elif kind == "micro-batches":
         options["m"] = rng.randint(3, 5)
-    elif kind == "nf4":
-        options |= {"method": "lora", "quantize": "nf4", "autocast": False}
+    elif kind in ("nf4", "nf4_double"):
+        options |= {"method": "lora", "quantize": kind, "autocast": False}
+    elif kind in LOSSES:
+        options |= {"loss": kind, "autocast": False, "s": rng.choice((64, 128))}
+        config["vocab_size"] = rng.choice((512, 2048, 4096))
+        if config["model_type"] == "granite":  # its logits are scaled outside of the output layer
+            config["model_type"] = "llama"
     else:
         options |= {"optimizer": kind, "method": "full", "autocast": kind == "adam 8 bit" or rng.random() < 0.5}
         config["tie_word_embeddings"] = False
@@ -172,7 +178,7 @@ def bitsandbytes_adam(parameters: Any) -> Any:
     return bitsandbytes.optim.AdamW8bit(parameters, min_8bit_size=0)
 
 
-def in_four_bits(model: Any) -> None:
+def in_four_bits(model: Any, double: bool) -> None:
     """Linear maps of the layers as bitsandbytes has them on the processor."""
     import bitsandbytes
 
@@ -180,10 +186,58 @@ def in_four_bits(model: Any) -> None:
         for name, child in list(parent.named_children()):
             if type(child) is torch.nn.Linear:
                 made = bitsandbytes.nn.Linear4bit(
-                    child.in_features, child.out_features, child.bias is not None, torch.bfloat16, compress_statistics=False, quant_type="nf4"
+                    child.in_features, child.out_features, child.bias is not None, torch.bfloat16, compress_statistics=double, quant_type="nf4"
                 )
-                made.load_state_dict(child.state_dict())
+                made.to(torch.bfloat16).load_state_dict(child.state_dict())  # the type that its weights are made again in
                 setattr(parent, name, made.to("cpu"))
+
+
+def loss_of(model: Any, ids: torch.Tensor, how: str) -> torch.Tensor:
+    """The model's own loss, or one in chunks of the tokens."""
+    if not how:
+        found: torch.Tensor = model(input_ids=ids, labels=ids, use_cache=False).loss
+        return found
+    model = model.get_base_model() if hasattr(model, "get_base_model") else model
+    head = model.get_output_embeddings()
+    if how == "chunked":
+        return chunked(model.base_model(input_ids=ids, use_cache=False)[0], head, ids)
+    return output_chunks([head(chunk) for chunk in model.base_model(input_ids=ids, use_cache=False)[0].chunk(8, dim=1)], ids)
+
+
+def output_chunks(logits: list[torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
+    """All logits, of which a chunk at a time is in fp32 (torchtune modules/transformer.py chunked_output, loss/ce_chunked_output_loss.py)."""
+    pieces = zip([t.reshape(-1, t.size(-1)) for t in logits], [t.reshape(-1) for t in ids.chunk(8, dim=1)])
+    total = sum(torch.nn.functional.cross_entropy(t.float(), labels, reduction="sum") for t, labels in pieces)
+    return total / (ids != -100).sum()
+
+
+class HandedOn(torch.autograd.Function):
+    """A loss whose gradient is there already (torchtitan components/loss.py _DecoderOutputGradientBackProp)."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: torch.Tensor, gradient: torch.Tensor, loss: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(gradient)
+        return loss.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        return ctx.saved_tensors[0], None, None
+
+
+def chunked(hidden: torch.Tensor, head: Any, ids: torch.Tensor) -> torch.Tensor:
+    """A chunk's logits at a time, forward and backward (torchtitan components/loss.py ChunkedLossWrapper)."""
+    flat, count = hidden.flatten(0, 1), ids.numel() // 8
+    chunks = [t.contiguous().detach().requires_grad_() for t in flat.split(count)]
+    gradient, total = torch.zeros_like(flat, dtype=torch.float32), torch.zeros(())
+    for i, (chunk, labels) in enumerate(zip(chunks, ids.flatten().split(count))):
+        logits = head(chunk)
+        loss = torch.nn.functional.cross_entropy(logits.float(), labels, reduction="sum") / ids.numel()
+        total = total + loss.detach()
+        loss.backward()
+        gradient[i * count : (i + 1) * count] = chunk.grad.to(torch.float32)
+        chunk.grad = None
+    found: torch.Tensor = HandedOn.apply(flat, gradient.to(flat.dtype), total)
+    return found
 
 
 class Both:
@@ -244,7 +298,7 @@ def theirs(config: dict[str, Any], o: dict[str, Any]) -> dict[str, int]:
             how["context_fn"] = functools.partial(create_selective_checkpoint_contexts, list(STORED[o["recompute"]]))
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=how)
     if o.get("quantize"):
-        in_four_bits(model)
+        in_four_bits(model, o["quantize"] == "nf4_double")
     if o["method"] in ("lora", "dora"):
         import peft
 
@@ -262,7 +316,8 @@ def theirs(config: dict[str, Any], o: dict[str, Any]) -> dict[str, int]:
     trained = [p for p in model.parameters() if p.requires_grad]
     update = Both(model, made_by) if o["optimizer"] == "muon" else InBackward(trained, made_by) if o.get("in_backward") else made_by(trained)
     ids = torch.randint(1, config["vocab_size"], (o["b"], o["s"]))
-    scales = [p.quant_state.absmax for p in model.parameters() if getattr(p, "quant_state", None) is not None]
+    quantised = [p.quant_state for p in model.parameters() if getattr(p, "quant_state", None) is not None]
+    scales = [state.absmax for state in quantised] + [state.state2.absmax for state in quantised if state.nested]
     for t in (*model.parameters(), *model.buffers(), *scales):
         live.add(t)
     live.known[ids.untyped_storage()._cdata] = 0
@@ -274,7 +329,7 @@ def theirs(config: dict[str, Any], o: dict[str, Any]) -> dict[str, int]:
                 gc.collect()
                 live.most = live.now
                 with torch.autocast("cpu", torch.bfloat16, enabled=o["autocast"]):
-                    loss = model(input_ids=ids, labels=ids, use_cache=False).loss
+                    loss = loss_of(model, ids, o.get("loss", ""))
                 most["forward"] = max(most["forward"], live.most)
                 live.most = live.now
                 loss.backward()
