@@ -25,7 +25,7 @@ from symsim.algebra.vocabulary import domain
 _TOKENS = "m D b s K C lam n_z n_b n_w n_c n_v n_k n_j n_p n_e"
 _WIDTHS = (
     "w k_x c_x z a a_x g H_k H_v H_m G_m d d_k d_r d_v d_x r_q r_k D_k D_v D_m D_i N_m N_i r_i W_c W_l W_m W_i Q_m C_l G_o r_o m_x "
-    "h h_e h_y T_v E f f_e f_s ell V P L i"
+    "h h_e h_y T_v V_t E f f_e f_s ell V P L i"
 )
 _RANKS = "inst dp edp ep etp cp cp_a2a cp_p2p tp pp vpp"
 ORDER = {name: place for place, name in enumerate(f"{_TOKENS} {_WIDTHS} {_RANKS}".split())}

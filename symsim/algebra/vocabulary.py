@@ -34,6 +34,7 @@ L       | L             | 1    | decoder layers
 V       | V             | 1    | vocabulary size
 P       | P             | 1    | learned position embeddings
 T_v     | T_v           | 1    | token types
+V_t     | V_t           | 1    | rows of the table of words
 h_e     | h_e           | 1    | width of the table of words, when not the model's
 h_y     | h_y           | 1    | width of what the output layer reads, when not the model's
 a       | a             | 1    | query heads

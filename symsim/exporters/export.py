@@ -105,7 +105,7 @@ _OF_KINDS = ("kv_channels", "num_attention_heads", "num_query_groups", "sinks", 
 
 def _beyond(model: Architecture) -> str:
     """What an architecture has that no file of another system says; "" where there is nothing."""
-    for section in ("per_layer_input", "hyper_connections", "compressed_attention", "shared_block", "altup", "laurel_rank"):
+    for section in ("embedding_rows", "per_layer_input", "hyper_connections", "compressed_attention", "shared_block", "altup", "laurel_rank"):
         if getattr(model, section) is not None:
             return section
     for name in model.kind_names():

@@ -145,8 +145,10 @@ def eager_activation(k: Kernels, op: Op) -> None:
     elif function == "relu2":
         result = run(k, "pow", [run(k, "relu", [gate])], into=result)
     elif function == "xielu":  # where(x > 0, a x x, (expm1(min(x, eps)) - x) b) + x / 2
-        above = run(k, "times_number", [run(k, "times_number", [gate])])
-        below = run(k, "times_number", [run(k, "sub", [run(k, "exp", [run(k, "scale", [gate])]), gate])])
+        slopes = [k.make(name, ["one"], k.tensors[gate].dtype, "index") for name in ("slope_above", "slope_below")]
+        k.emit("constant", [], slopes, name="slopes")
+        above = run(k, "times_number", [run(k, "times_number", [gate, slopes[0]])])
+        below = run(k, "times_number", [run(k, "sub", [run(k, "exp", [run(k, "scale", [gate])]), gate]), slopes[1]])
         chosen = run(k, "masked_fill", [above, below, run(k, "scale", [gate], dtype="bool", kind="index")])
         result = run(k, "add", [chosen, run(k, "scale", [gate])], into=result)
     else:

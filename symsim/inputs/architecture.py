@@ -213,6 +213,7 @@ class Architecture(Part):
     position_embedding: Literal["rope", "learned", "alibi", "none"] = "rope"
     position_embedding_rows: Size | None = None
     embedding_size: Size | None = Field(None, description="width of the table of words when not hidden_size, with a projection to it and from it")
+    embedding_rows: Size | None = Field(None, description="rows of the table of words, when not vocab_size, the head's (Molmo 2, Apertus 1.5)")
     factored_embedding: bool = Field(
         False, description="all of the embedding is embedding_size wide, and so is what head_transform makes (ELECTRA, RoFormer, ALBERT)"
     )
@@ -292,13 +293,18 @@ class Architecture(Part):
         self._compressed()
         if any(self.layer_kinds[k].beside_experts for k in self.kind_names()) and (self.parallel_block or self.hyper_connections or self.altup):
             raise ValueError("beside_experts goes without parallel_block, hyper_connections and altup")
+        self._tables()
+        return self
+
+    def _tables(self) -> None:
         if self.factored_embedding and self.embedding_size is None:
             raise ValueError("factored_embedding needs embedding_size")
+        if self.embedding_rows is not None and self.tie_word_embeddings:
+            raise ValueError("embedding_rows goes with an output layer of its own (tie_word_embeddings: false)")
         if self.head_size is not None and (self.head_transform is None or self.tie_word_embeddings):
             raise ValueError("head_size needs head_transform, and an output layer of its own (tie_word_embeddings: false)")
         if self.position_embedding == "learned" and self.position_embedding_rows is None:
             raise ValueError("position_embedding: learned needs position_embedding_rows")
-        return self
 
     def _altup(self) -> None:
         whole = all(self.layer_kinds[k].mixer != "none" and self.layer_kinds[k].ffn != "none" for k in self.kind_names())

@@ -24,6 +24,7 @@ ARCHITECTURE_SYMBOLS: dict[str, tuple[str, ...]] = {
     "h_e": ("embedding_size",),
     "h_y": ("head_size",),
     "T_v": ("token_types",),
+    "V_t": ("embedding_rows",),
     "a": ("attention", "num_attention_heads"),
     "g": ("attention", "num_query_groups"),
     "d": ("attention", "kv_channels"),

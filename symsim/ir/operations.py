@@ -46,8 +46,7 @@ class Projection:
     output's gradient, where it is multiplied in a narrow type; input_cast: of an input that was kept as it was, for the weight gradient.
     bias_apart: the bias is added by kernels of its own, in fp32. stored: the type in which the weight is stored, that is made anew for backward
     (`symsim/ir/quantised.py`). joined: the products of all experts are one kernel, which makes of its result (before the activation) or of its
-    input's gradient (behind) what stands next to it. pieces: that the rows are cut into, each multiplied by itself, whose weight gradients are
-    added."""
+    input's gradient (behind) what stands next to it. pieces: of the rows, each multiplied by itself, whose weight gradients are added."""
 
     labels: tuple[str, ...] = ()
     bias: bool = False
@@ -191,10 +190,9 @@ class CrossEntropy:
 
 @dataclass(frozen=True)
 class LinearCrossEntropy(Projection, CrossEntropy):
-    """A product and the loss of its result in one. at_once: forward makes the gradients of its operands, and keeps those; adds: but for the
-    weight's, which each piece adds to what is there; columns: of the result's gradient that are there at a time in backward; in_kernel: tiles
-    of the result never leave a kernel. moved: bytes a point of the result between the products; hidden: the type that the gradient of
-    the first operand is summed in; scaled: backward multiplies the gradients by that of the loss."""
+    """A product and the loss of its result in one. at_once: forward makes the operands' gradients, and keeps those; adds: each piece adds its weight
+    gradient to what is there; columns: of the result's gradient in backward at a time; in_kernel: tiles of the result never leave a kernel. moved:
+    bytes a point of the result between the products; hidden: the type in which the first operand's gradient is summed; scaled: backward scales."""
 
     at_once: bool = False
     adds: bool = False

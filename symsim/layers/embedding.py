@@ -17,6 +17,8 @@ def embedding(net: Net, model: Architecture) -> list[str]:
         ids = net.input("ids", "b s", "int64", "index")
         width = "h_e" if model.embedding_size else "h"
         late = model.factored_embedding
+        if model.embedding_rows:
+            net.dims["V"] = net.dims["V_t"]
         table = net.weight("word_embeddings", f"V {width}", "table")
         x = net.tensor("words", f"b s {width}")
         net.op("embed", "lookup", [ids, table], [x])

@@ -85,6 +85,8 @@ def _tensor_parallel(architecture: Architecture, strategy: Strategy) -> None:
             f"tp={tp} does not divide vocab_size={architecture.vocab_size}, and symsim does not pad the vocabulary; "
             f"give the padded size, for example --set vocab_size={padded}"
         )
+    if architecture.embedding_rows is not None:
+        divides("tp", tp, "embedding_rows", architecture.embedding_rows)
     for kind_name in architecture.kind_names():
         kind = architecture.layer_kinds[kind_name]
         if kind.has_mlp and architecture.mlp is not None:

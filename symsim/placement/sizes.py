@@ -83,6 +83,7 @@ def _values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
         "h_e": model.embedding_size,
         "h_y": model.head_size,
         "T_v": model.token_types,
+        "V_t": model.embedding_rows,
         "a": at.num_attention_heads,
         "g": model.query_groups if at.kind == "gqa" else None,
         "d": model.head_dim if at.kind == "gqa" else None,

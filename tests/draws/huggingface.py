@@ -41,7 +41,7 @@ Json = dict[str, Any]
 Counts = dict[str, int]
 
 # not those wrappers that transformers builds with more than a text_config and one layer of the other towers, or with timm
-NOT_SMALL = {"perception_lm", "fast_vlm", "fun_asr_nano", "blip-2", "instructblip", "instructblipvideo", "gemma3n"}
+NOT_SMALL = {"perception_lm", "fast_vlm", "fun_asr_nano", "blip-2", "instructblip", "instructblipvideo", "gemma3n", "apertus1p5"}
 WRAPPED = tuple(name for name in WRAPPERS if name not in NOT_SMALL)
 TYPES = (*SUPPORTED, *WRAPPED)
 SAME_CLASS = {"kimi_k2": "deepseek_v3"}  # not a model_type of transformers: the same module code
@@ -54,7 +54,7 @@ INSIDE = {"qwen2_vl_text": "qwen2_vl", "qwen2_5_vl_text": "qwen2_5_vl", "qwen3_v
           "deepseek_ocr2_text": "deepseek_ocr2", "granite_docling_text": "granite_docling",
           "granite4_vision_text": "granite4_vision", "step3p5": "step3p7",
     "mistral_large4_text": "mistral_large4", "hy_v4_vl_text": "hy_v4_vl",
-    "muse_glimmer_text": "muse_glimmer", "kosmos_2_text_model": "kosmos-2", "emu3_text_model": "emu3"}  # fmt: skip
+    "molmo2_text": "molmo2", "muse_glimmer_text": "muse_glimmer", "kosmos_2_text_model": "kosmos-2", "emu3_text_model": "emu3"}  # fmt: skip
 
 # ---------------------------------------------------------------- drawing
 
@@ -310,6 +310,9 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         "head_dim": HEAD,
         "rope_parameters": lambda d: None,
     },
+    "apertus1p5_text": {"output_vocab_size": lambda d: d.maybe(d.rng.randint(1, 3)), "tie_word_embeddings": lambda d: False},
+    "molmo2_text": {"qk_norm_type": lambda d: d.rng.choice(["qwen3", "olmo"]), "norm_after": FLAG, "additional_vocab_size": within(0, 60),
+                    "num_key_value_heads": lambda d: d.groups, "head_dim": HEAD},
     "diffllama": {
         "num_key_value_heads": lambda d: d.rng.choice([k for k in range(2, d.heads + 1, 2) if d.heads % k == 0] or [1]),
         "attention_dropout": lambda d: 0.0,
@@ -523,7 +526,8 @@ PARTIAL_ROTARY = frozenset({"minimax_m3_vl_text",
                             "phi", "phi3",
                             "stablelm", "gpt_neox", "minimax_m2", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"})  # fmt: skip
 # needed where the config class has no usable default
-REQUIRED = {"helium": ("head_dim",), "mimo_v2_flash": ("num_key_value_heads", "head_dim"), "lfm3": ("head_dim", "rope_parameters"),
+REQUIRED = {"helium": ("head_dim",), "molmo2_text": ("head_dim", "num_key_value_heads"),
+            "mimo_v2_flash": ("num_key_value_heads", "head_dim"), "lfm3": ("head_dim", "rope_parameters"),
             "beam": ("head_dim", "rope_parameters"), "step3p5": ("rope_parameters", "num_nextn_predict_layers"),
             "modernbert": ("attention_dropout", "rope_parameters"),
             "deepseek_v4": ("o_groups", "head_dim", "num_key_value_heads", "index_head_dim", "q_lora_rank", "rope_parameters"),
@@ -657,6 +661,8 @@ def _built(config: Json) -> Any:
             del values["audio_config"]
         if model_type == "musicflamingo":
             values["audio_config"]["model_type"] = "audioflamingo3_encoder"
+        if model_type == "molmo2":
+            values["adapter_config"] = {"vision_feature_layer": [0]}
         if model_type == "emu3":
             values["vocabulary_map"] = {"<image>": 0, "<|extra_200|>": 1, "<|visual token 000000|>": 2}
         if model_type == "granite_docling":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symsim.inputs.hf.config import ACTIVATIONS, Fields, choose, flag, given, number
+from symsim.inputs.hf.config import ACTIVATIONS, Config, Fields, choose, flag, given, number
 from symsim.inputs.hf.families_encoder import MODERN
 from symsim.inputs.hf.family import Family
 from symsim.inputs.hf.fields import (
@@ -50,6 +50,11 @@ _LATENT_UNREAD = {"num_key_value_heads": "latent attention has a key and a value
 _COHERE: Fields = {"normalization": "LayerNorm", "parallel_block": True, "norms": ("pre_attention",)}
 
 
+def _pruned(c: Config) -> bool:
+    """configuration_apertus1p5.py: a head of the first rows alone."""
+    return c.optional("output_vocab_size") not in (None, c.integer("vocab_size"))
+
+
 DENSE: dict[str, Family] = {
     "muse_glimmer_text": Family(
         attention=BIASED | {"qk_norm": "plain", "output_gate": True, "output_gate_bias": False}, heads_divide=True,
@@ -66,6 +71,15 @@ DENSE: dict[str, Family] = {
     "arcee": Family(attention=BIASED, mlp=PLAIN | {"bias": flag("mlp_bias")}, heads_divide=True),
     "apertus": Family(attention=BIASED | {"qk_norm": "head"},
                       mlp=PLAIN | {"activation": lambda c: c.word("hidden_act", ACTIVATIONS | {"xielu": "xielu"})}),
+    "apertus1p5_text": Family(attention=BIASED | {"qk_norm": "head"},
+                              mlp=PLAIN | {"activation": lambda c: c.word("hidden_act", ACTIVATIONS | {"xielu": "xielu"})},
+                              model={"vocab_size": lambda c: c.optional("output_vocab_size") or c.integer("vocab_size"),
+                                     "embedding_rows": lambda c: c.integer("vocab_size") if _pruned(c) else None}),
+    "molmo2_text": Family(
+        attention={"qkv_bias": flag("attention_bias"), "qk_norm": lambda c: c.word("qk_norm_type", {"qwen3": "head", "olmo": "full"})},
+        model={"norms": lambda c: ("post_attention", "post_mlp") if c.flag("norm_after") else TWO_NORMS, "tie_word_embeddings": False,
+               "embedding_rows": lambda c: c.integer("vocab_size") + more if (more := c.integer("additional_vocab_size", 0)) else None},
+        unread={"rope_scaling_layers": "positions: tables, elementwise", "tie_word_embeddings": "transformers ties nothing"}),
     "bitnet": Family(attention=BIASED | SQUARE | {"out_norm": True}, mlp=GATED | {"inner_norm": True}),
     "jais2": Family(attention=BIASED, mlp=PLAIN | {"bias": flag("mlp_bias")}, model=LAYERNORM),
     "nemotron": Family({"partial_rotary_factor": 0.5}, attention=BIASED | {"rotary_fraction": rotary_fraction},

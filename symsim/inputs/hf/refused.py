@@ -25,7 +25,6 @@ REFUSED: dict[str, str] = {
         "it reads keys and values of another model": "gemma4_assistant gemma4_unified_assistant",
         "its masked head has two projections, and no norm": "ultrabert ultravbert",
         "images have experts of their own, of another width": "ernie4_5_vl_moe ernie4_5_vl_moe_text",
-        "its table of words has rows that its head has not": "molmo2 molmo2_text apertus1p5 apertus1p5_text",
         "what is read by the networks of its layers is scaled by a small network of the delay": "voxtral_realtime voxtral_realtime_text",
         "learned gates weigh the residual and what is added to it, and norms stand around its experts": "muse_spark muse_spark_text",
         "its layers run twice: as an encoder, and as a decoder that attends to its keys and values too": "diffusion_gemma diffusion_gemma_text",

@@ -93,6 +93,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "perception_lm": Wrapper("llama", default=None),
     "nemotron_h_omni": Wrapper("nemotron_h", "text"),
     "vibevoice": Wrapper("qwen2", "text"),
+    "apertus1p5": Wrapper("apertus1p5_text"),
     "emu3": Wrapper("emu3_text_model"),
     "cohere_compass": Wrapper("cohere_compass_text"),
     "cosmos3_omni": Wrapper("qwen3_vl_text"),
@@ -114,7 +115,7 @@ WRAPPERS: dict[str, Wrapper] = {
     **{name: Wrapper(tower, "either", default=True) for name, tower in {"hunyuan_vl": "hunyuan_vl_text", "kosmos-2": "kosmos_2_text_model",
                                                                         "paddleocr_vl": "paddleocr_vl_text"}.items()},
     **{name: Wrapper(tower, "never") for name, tower in {"qwen2_audio": "qwen2", "audioflamingo3": "qwen2", "musicflamingo": "qwen2",
-                                                         "nemo_speechlm": "nemotron_h", "vibevoice_asr": "qwen2",
+                                                         "molmo2": "molmo2_text", "nemo_speechlm": "nemotron_h", "vibevoice_asr": "qwen2",
                                                          "cosmos3_edge": "cosmos3_edge_text"}.items()},
     # these two alone put their defaults into a text_config that is given; the others only where there is none
     "voxtral": Wrapper("llama", "never", defaults={"vocab_size": 131072, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 30,
