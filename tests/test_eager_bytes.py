@@ -207,6 +207,8 @@ OPT = PLAIN | {"model_type": "opt", "ffn_dim": 160, "word_embed_proj_dim": 64}
 STABLELM = PLAIN | {"model_type": "stablelm", "partial_rotary_factor": 0.25}
 BLOOM = {"model_type": "bloom", "hidden_size": 64, "n_layer": 2, "n_head": 4, "vocab_size": 128}
 
+BERT = {"model_type": "bert", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "pad_token_id": 0}  # fmt: skip
 MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "olmo": (OLMO, 0, "flash", 2, 48, 250392, 3072),
     "olmo clipped": (OLMO | {"clip_qkv": 8.0}, 0, "flash", 2, 48, 274968, 3072),
@@ -215,6 +217,7 @@ MEASURED: dict[str, tuple[dict[str, Any], int, str, int, int, int, int]] = {
     "olmoe": (OLMOE, 0, "flash", 2, 48, 524216, 1536),
     "olmoe clipped": (OLMOE | {"clip_qkv": 8.0, "norm_topk_prob": True}, 0, "flash", 2, 48, 549944, 1536),
     "mpt": (MPT, 0, "eager", 2, 48, 419328, 4608),
+    "bert": (BERT, 0, "eager", 2, 48, 173568, 0),
     "mpt clipped": (MPT | {"attn_config": {"clip_qkv": 6.0}}, 0, "eager", 2, 48, 456192, 4608),
     "ernie dense layer": (ERNIE, 0, "flash", 2, 48, 277272, 0),
     "ernie layer of experts": (ERNIE, 1, "flash", 2, 48, 374456, 0),

@@ -204,6 +204,12 @@ MODULE_CODE = {
     "stablelm": ModuleCode(rotary_concatenates=True),
     "xglm": ModuleCode(softmax_in_compute_type=True, scores_bounded=True),
 }
+# attention of encoders, and of older decoders
+MODULE_CODE |= dict.fromkeys(
+    "albert bert bert-generation big_bird camembert ctrl distilbert electra ernie esm esmc gpt_neox_japanese gte jina_embeddings_v3 "
+    "kosmos_2_text_model megatron-bert nomic_bert rembert roberta roberta-prelayernorm roformer xlm-roberta xlm-roberta-xl".split(),
+    ModuleCode(softmax_in_compute_type=True),
+)
 _LLAMA = ModuleCode()
 
 

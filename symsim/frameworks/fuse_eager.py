@@ -30,7 +30,7 @@ from symsim.frameworks.kernels import (
     pool,
     z_loss,
 )
-from symsim.frameworks.linear_loss import COMPILED, OUTPUT, chunked_rows
+from symsim.frameworks.linear_loss import BY_PIECES, COMPILED, chunked_rows
 from symsim.frameworks.primitives import cast, dropped, in_order, run, unique
 from symsim.frameworks.selective_scan import eager_selective_scan
 from symsim.ir.block import Op
@@ -213,7 +213,7 @@ def eager_cross_entropy(k: Kernels, op: Op) -> None:
         logits = run(k, "scale", [run(k, "tanh", [run(k, "scale", [logits])])])
     whole = k.dims_of(logits)
     chunks = chunked_rows(k, whole)
-    if k.profile.strategy.cross_entropy_fusion in (COMPILED, OUTPUT):
+    if k.profile.strategy.cross_entropy_fusion in BY_PIECES:
         _by_pieces(k, op.inputs[0], k.profile.strategy.cross_entropy_chunks or 8)
     if k.profile.strategy.cross_entropy_fusion == COMPILED:
         _compiled_loss(k, op, logits)

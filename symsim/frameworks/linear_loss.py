@@ -145,6 +145,7 @@ def _made_at_once(k: Kernels, x: str, parameters: list[str], logits: str, pieces
 
 # losses of finished logits, whose fp32 copies are those of a chunk
 OUTPUT, COMPILED = "output_chunks", "compiled_chunks"
+BY_PIECES = OUTPUT, COMPILED
 IN_CHUNKS = (OUTPUT, *(name for name, row in LINEAR_LOSSES.items() if row.chunks))
 
 

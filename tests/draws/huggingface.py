@@ -311,8 +311,13 @@ FAMILY: dict[str, dict[str, Drawn]] = {
         "rope_parameters": lambda d: None,
     },
     "apertus1p5_text": {"output_vocab_size": lambda d: d.maybe(d.rng.randint(1, 3)), "tie_word_embeddings": lambda d: False},
-    "molmo2_text": {"qk_norm_type": lambda d: d.rng.choice(["qwen3", "olmo"]), "norm_after": FLAG, "additional_vocab_size": within(0, 60),
-                    "num_key_value_heads": lambda d: d.groups, "head_dim": HEAD},
+    "molmo2_text": {
+        "qk_norm_type": lambda d: d.rng.choice(["qwen3", "olmo"]),
+        "norm_after": FLAG,
+        "additional_vocab_size": within(0, 60),
+        "num_key_value_heads": lambda d: d.groups,
+        "head_dim": HEAD,
+    },
     "diffllama": {
         "num_key_value_heads": lambda d: d.rng.choice([k for k in range(2, d.heads + 1, 2) if d.heads % k == 0] or [1]),
         "attention_dropout": lambda d: 0.0,
