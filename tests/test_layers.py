@@ -65,7 +65,7 @@ def test_parts_of_layers_make_up_every_recompute_module() -> None:
 
 
 def test_what_is_discarded_and_what_the_gate_of_shared_experts_belongs_to() -> None:
-    assert {name for name, module in MODULES.items() if module.discards} == {"layernorm", "moe_act", "mla_up_proj"}
+    assert {name for name, module in MODULES.items() if module.discards} == {"layernorm", "moe_act", "mla_up_proj", "mhc"}
     block = lower(load_model("qwen2-57b-a14b").architecture, Strategy(), {}).blocks["moe"].placed.block
     gate = next(op for op in block.ops if op.name == "moe.shared_expert_gate.shared_expert_gate")
     assert gate.regions == {"moe", "shared_experts"}
