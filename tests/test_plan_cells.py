@@ -18,9 +18,9 @@ from symsim.planning.ways import Tree
 from tests.plan_bounds import searched, whole
 
 
-def of(model: str, world: int, fixed: dict[str, object], allowed: tuple[str, ...] = ()) -> Search:
+def of(model: str, world: int, fixed: dict[str, object], allowed: tuple[str, ...] = (), share: float = 1.0) -> Search:
     loaded = load_model(model)
-    return searched(Asked(loaded, loaded.architecture, "h100-sxm", world, 32, 4096, FRAMEWORKS["megatron"], fixed, allowed), 1.0)
+    return searched(Asked(loaded, loaded.architecture, "h100-sxm", world, 32, 4096, FRAMEWORKS["megatron"], fixed, allowed), share)
 
 
 def looked(search: Search, cells: list[Cell] | None = None) -> list[Cell]:
@@ -47,6 +47,13 @@ def test_what_stays_in_memory_is_known_before_it_is_chosen_what_runs_again() -> 
     search = of("llama3-70b", 8, {"cp": 1, "pp": 1, "vpp": 1, "tp": 1})
     assert "recompute" in search._free(search.whole)
     assert not looked(search) and search.account.larger == 3 * search._members(search.whole)
+
+
+def test_what_fits_under_one_row_is_not_too_large() -> None:
+    """8 billion parameters on four ranks: weights of 15 GiB, states of 22 GiB, and gradients of 30 or 15 GiB, whichever is chosen, of 60."""
+    fixed = {"cp": 1, "pp": 1, "vpp": 1, "tp": 1, "micro_batch_size": 1}
+    assert looked(of("llama3-8b", 4, fixed, ("grad_reduce_in_fp32=true,false",), 0.75))
+    assert not looked(of("llama3-8b", 4, {**fixed, "grad_reduce_in_fp32": True}, (), 0.75))
 
 
 def test_kernels_of_layers_do_not_wait_for_the_loss() -> None:
