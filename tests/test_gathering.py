@@ -245,12 +245,11 @@ def test_megatrons_weight_shards_are_groups_of_fsdp() -> None:
         load_job("megatron", *_WORDS, *"--tensor-model-parallel-size 2 --tensor-parallel-num-weight-shards 6".split(), model="llama3-8b")
 
 
-def test_weight_shards_of_experts_alone_are_said_with_their_bytes() -> None:
+def test_weight_shards_of_experts_alone_are_said_with_their_share() -> None:
     words = "--expert-model-parallel-size 4 --expert-tensor-parallel-num-weight-shards 2".split()
     found = load_job("megatron", *_WORDS, *words, model="mixtral-8x7b")
     row = next(row for row in found.rows if row.key == "--expert-tensor-parallel-num-weight-shards")
-    held = 3 * 4096 * 14336 * 8 // 4 * 2
-    assert row.fate == "not_modelled" and "a rank would keep 1/2 of their bytes" in row.why and f", {held / 1e6:.3g} MB a layer" in row.why
+    assert row.fate == "not_modelled" and "a rank would keep 1/2 of their bytes" in row.why
 
 
 def test_megatrons_hybrid_fsdp() -> None:

@@ -282,6 +282,13 @@ def test_what_stops_a_whole_space_is_a_rule_before_it_is_its_grid() -> None:
         symsim.plan("llama3-8b", SYSTEM, world=8, global_batch_size=16, fix="optimizer=onebit_adam")
 
 
+def test_members_that_only_a_rule_tells_apart_are_not_evaluated_as_one() -> None:
+    """Nothing reads how tensor-parallel messages run, where there are none; a rule refuses to overlap them there."""
+    fixed = {"cp": 1, "pp": 1, "vpp": 1, "recompute": "none", "micro_batch_size": 1, "overlap_grad_reduce": True, "tp": 1}
+    found = symsim.plan("smollm2-360m", system="h100-sxm", world=8, global_batch_size=32, fix=fixed).certificate
+    assert (found.configurations, found.refused, found.evaluated) == (2, {"overlap": 1}, 1)
+
+
 def test_a_difference_needs_two_of_something() -> None:
     ended = run("diff", MODEL, "-s", "tp=1", "-s", "pp=2", "-y", SYSTEM)
     assert ended.returncode == 0 and "Time of a step" in ended.stdout and "pipeline bubble" in ended.stdout

@@ -100,11 +100,6 @@ class Definition:
         object.__setattr__(self, "symbol", self.key.text)
 
     @cached_property
-    def uses(self) -> frozenset[str]:
-        """The symbols that it stands on."""
-        return frozenset(self.expr.symbols())
-
-    @cached_property
     def counts(self) -> bool:
         """Whether it counts something, so that quotients must come out whole."""
         return self.key.scope != "step" and (self.unit in (FLOP, BYTE, ELEMENT) or not self.unit.powers)

@@ -91,7 +91,7 @@ class Way:
     @cached_property
     def symbols(self) -> tuple[str, ...]:
         """What the definitions stand on that is none of them."""
-        used = (name for one in self.definitions.values() for name in one.uses)
+        used = (name for one in self.definitions.values() for name in one.expr.symbols())
         return tuple(dict.fromkeys(name for name in used if name not in self.definitions))
 
 
@@ -286,7 +286,7 @@ def _closed(made: Mapping[str, Definition], wanted: Callable[[Key], bool]) -> di
         one = waiting.pop()
         if one.symbol not in found:
             found[one.symbol] = one
-            waiting += [made[name] for name in one.uses if name in made]
+            waiting += [made[name] for name in one.expr.symbols() if name in made]
     return found
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from symsim.importers.keys import Keys
-from symsim.inputs.architecture import Architecture
 
 _DENSE, _EXPERTS = "tensor_parallel_num_weight_shards", "expert_tensor_parallel_num_weight_shards"
 _SIZES = {_DENSE: "gtp_weight_remat_size", _EXPERTS: "expert_gtp_weight_remat_size"}
 
 
-def weight_shards(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], experts: bool, architecture: Architecture | None) -> None:
+def weight_shards(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], experts: bool) -> None:
     """The groups of weight shards as FSDP of several instances, behind what says the data-parallel degree."""
     tp = int(strategy.get("tp", 1))
     degree = _degree(keys, _DENSE, tp)
@@ -25,7 +24,7 @@ def weight_shards(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, s
         for key in (_EXPERTS, _SIZES[_EXPERTS]):
             if own > 1 and experts and keys.has(key):
                 told = f"a rank would keep 1/{own} of their bytes, and gather the rest twice and scatter gradients once a micro-batch"
-                keys.note(key, "not_modelled", why=f"of experts' weights alone: {told}{_size(strategy, architecture)}")
+                keys.note(key, "not_modelled", why=f"of experts' weights alone: {told}")
         return
     if ranks % degree:
         raise keys.wrong(_given(keys, _DENSE), f"tp times a divisor of the {ranks} ranks that share a weight")
@@ -41,16 +40,6 @@ def weight_shards(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, s
     if experts and own > 1:
         why = f"experts' weights have as many instances as the others: {ranks // degree}"
         keys.note(_given(keys, _EXPERTS), "mapped", "num_distributed_optimizer_instances", why)
-
-
-def _size(strategy: dict[str, Any], architecture: Architecture | None) -> str:
-    """Bytes of a layer's experts on a rank, in the type of products."""
-    if architecture is None or architecture.moe is None:
-        return ""
-    moe, maps = architecture.moe, 3 if architecture.moe.gated else 2
-    ranks = strategy.get("ep", 1) * strategy.get("etp", strategy.get("tp", 1))
-    held = maps * architecture.hidden_size * moe.moe_ffn_hidden_size * moe.num_moe_experts * 2 / ranks
-    return f", {held / 1e6:.3g} MB a layer"
 
 
 def _given(keys: Keys, key: str) -> str:
