@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -68,14 +69,29 @@ def _rendered(result: "Evaluation", suffix: str, short: bool) -> bytes:
         from symsim.evaluation.json_object import json_object
 
         return (json.dumps(json_object(result), indent=2, allow_nan=False) + "\n").encode()
+    if suffix == ".html" and not short:
+        return _answering(result).encode()
     from symsim.report.content import report
 
-    if suffix == ".html" and not short:
-        from symsim.page.live import live_section
-        from symsim.report import html
-
-        return printable(html.render(report(result), live_section(result))).encode()
     return rendered(report(result, short), suffix)
+
+
+def _answering(result: "Evaluation") -> str:
+    """The page with its section that answers, which takes as long as all others together."""
+    from symsim.report.apart import apart
+
+    with apart(partial(_live, result)) as live:
+        # what either needs is imported by it alone
+        from symsim.report import html
+        from symsim.report.content import report
+
+        return printable(html.render(report(result), live))
+
+
+def _live(result: "Evaluation") -> str:
+    from symsim.page.live import live_section
+
+    return live_section(result)
 
 
 def rendered(document: "Report", suffix: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 
@@ -16,16 +17,20 @@ from symsim.report.mathml import mathml
 from symsim.report.picture import NARROW
 from symsim.report.templating import template
 
+# where the section that answers goes; text of a report is escaped, and cannot hold it
+_LIVE = Markup("<!-- what answers -->")
 _UNBROKEN = 12.0  # em of a formula in a cell that stays in one piece
 _OPENING, _CLOSING = ("{", "(", r"\lceil", r"\lfloor", r"\left"), ("}", ")", r"\rceil", r"\rfloor", r"\right")
 _AROUND = re.compile(r"([ ,.]*)(.*?)([ ,.]*)")  # what of a reference leads nowhere
 _BREAKS = re.compile(r"\\(?:left|right)(?![a-z])| = | \+ | - | \\to |\\[lr](?:ceil|floor)|[{}()]")
 
 
-def render(report: Report, live: Markup | None = None) -> str:
-    """live: a section that answers (symsim/page), behind the first one."""
+def render(report: Report, live: Callable[[], str] | None = None) -> str:
+    """live: makes a section that answers (symsim/page), behind the first one; it is asked for last."""
     known = Markup(_script()) if any(s.number for s in report.sections) else ""
-    return template("report.html.j2", **_TOOLS).render(report=report, live=live or "", known=known) + "\n"
+    page = template("report.html.j2", **_TOOLS).render(report=report, live=_LIVE if live is not None else "", known=known) + "\n"
+    before, place, behind = page.partition(_LIVE)
+    return "".join((before, live(), behind)) if live is not None and place else page
 
 
 @cache

@@ -1,0 +1,102 @@
+"""What a second process makes of a report is what one makes alone, and its end, its errors and its death are no matter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere all of a report is made in one process")
+
+_BEGIN = """
+import os, sys, time
+import symsim.report.apart as apart
+apart._cores = lambda: 2
+own = os.getpid()
+"""
+
+
+def said(program: str, *arguments: str) -> str:
+    """What a program prints that has a process of its own."""
+    done = subprocess.run([sys.executable, "-c", _BEGIN + program, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_page_is_the_same_made_by_one_process_and_by_two(tmp_path: Path) -> None:
+    program = """
+import symsim
+apart._alone = {"one": lambda: False, "two": lambda: True}[sys.argv[1]]
+forks = []
+fork = os.fork
+os.fork = lambda: forks.append(1) or fork()
+symsim.report.write_report(symsim.derive("llama3-8b", "tp=2,pp=2,sp=true", system="h100-sxm"), sys.argv[2])
+print(len(forks))
+"""
+    pages = {kind: tmp_path / f"{kind}.html" for kind in ("one", "two")}
+    assert {kind: said(program, kind, str(page)) for kind, page in pages.items()} == {"one": "0", "two": "1"}
+    assert pages["one"].read_bytes() == pages["two"].read_bytes()
+    assert b"const PAGE" in pages["two"].read_bytes()
+
+
+def test_a_text_comes_from_the_other_process_however_long() -> None:
+    program = """
+with apart.apart(lambda: f"{os.getpid() == own} " + "\\u2009" * 300_000) as made:
+    text = made()
+print(text[:6].strip(), len(text))
+"""
+    assert said(program) == "False 300006"
+
+
+@pytest.mark.parametrize("end", ["os._exit(0)", "os.kill(os.getpid(), 9)", "1 / 0"])
+def test_what_the_other_process_does_not_make_is_made_here(end: str) -> None:
+    program = f"""
+def make():
+    if os.getpid() != own:
+        {end}
+    return "made here"
+with apart.apart(make) as made:
+    print(made())
+"""
+    assert said(program) == "made here"
+
+
+def test_an_error_is_raised_where_the_text_is_asked_for() -> None:
+    program = """
+def make():
+    raise ValueError("no page")
+try:
+    with apart.apart(make) as made:
+        made()
+except ValueError as error:
+    print(error)
+"""
+    assert said(program) == "no page"
+
+
+def test_a_process_whose_text_nobody_waits_for_ends() -> None:
+    program = """
+try:
+    with apart.apart(lambda: time.sleep(60)) as made:
+        raise KeyboardInterrupt
+except KeyboardInterrupt:
+    pass
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    print("no process is left")
+"""
+    assert said(program) == "no process is left"
+
+
+def test_beside_other_threads_nothing_is_forked() -> None:
+    program = """
+import threading
+threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
+with apart.apart(lambda: str(os.getpid() == own)) as made:
+    print(made())
+"""
+    assert said(program) == "True"
