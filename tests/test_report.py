@@ -73,7 +73,7 @@ def formulas(document: Report) -> list[str]:
     return found
 
 
-_SCRIPTS = r"(?:_(?:\{(?:[^{}]|\{[^{}]*\})*\}|\w)|\^\{(?:[a-z](?=[,}]))?,?(?:\\mathrm\{[\w\\]+\})?,?(?:\((?:i|\\bar\{\\imath\})\))?\})*"
+_SCRIPTS = r"(?:_(?:\{(?:[^{}]|\{[^{}]*\})*\}|\w)|\^\{(?:[a-z](?=[,}]))?,?(?:\\mathrm\{[\w\\]+\})?,?(?:\([ij]\))?\})*"
 _GREEK = "alpha|beta|gamma|delta|epsilon|zeta|eta|kappa|lambda|ell|mu|omega|tau|rho|sigma|psi|varphi|Phi"
 _NAME = re.compile(
     rf"(?:\\Sigma )?(?:\\hat\{{(?:\w|\\epsilon)\}}|\\(?:{_GREEK})(?![A-Za-z])|\\mathrm\{{\w+\}}(?:/\\mathrm\{{\w+\}})?|[A-Za-z])" + _SCRIPTS

@@ -93,7 +93,7 @@ def entry(name: str) -> Entry:
         return SYMBOLS[name]
     if name in ACROSS:
         of = entry(ACROSS[name])
-        latex, mirror = of.latex.replace("(i)", r"(\bar{\imath})"), "stage pp - 1 - i"
+        latex, mirror = of.latex.replace("(i)", "(j)"), "stage j = pp - 1 - i"
         # the words of an indicator name no stage
         here = of.meaning.replace("stage i", mirror) if "stage i" in of.meaning else f"{of.meaning}; of {mirror}"
         return Entry(latex, of.unit, here)

@@ -44,8 +44,8 @@ def _of_stage_there(rank: Rank, definition: Definition) -> Expr | None:
     there = of_other(rank, definition.expr)
     if there == definition.expr:
         return None
-    key, mirror = definition.key, "stage pp - 1 - i"
+    key, mirror = definition.key, "stage j = pp - 1 - i"
     meaning = definition.meaning.replace("stage i", mirror) if "stage i" in definition.meaning else f"{definition.meaning}, of {mirror}"
-    latex = definition.latex.replace("(i)", r"(\bar{\imath})")
+    latex = definition.latex.replace("(i)", "(j)")
     part = f"{key.part}_across" if key.part else "across"
     return rank.book.define(key._replace(part=part), Quantity(there, definition.unit), meaning, unit=definition.unit, latex=latex).expr

@@ -26,7 +26,7 @@ def apart(make: Callable[[], str]) -> Iterator[Callable[[], str]]:
         waited = True
         with os.fdopen(reading, "rb") as pipe:
             text = pipe.read()
-        return text[: -len(_DONE)].decode() if text.endswith(_DONE) else make()
+        return text[: -len(_DONE)].decode() if text[-len(_DONE) :] == _DONE else make()
 
     try:
         yield made

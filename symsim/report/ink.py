@@ -25,7 +25,7 @@ MEBIBYTE = 2**20
 _LONG_CALL = 30.0  # em of a max or min whose arguments get names
 _SLACK = 4.0  # em by which a list of symbols with two scripts may be wider than estimated
 _WORTH = 80  # characters of one that gets a name in a formula that would be too long
-_INDEX = re.compile(r"pp - 1 - i\b|(?<=stage )i\b")
+_INDEX = re.compile(r"j = pp - 1 - i\b|(?<=stage )i\b")
 _SHORT_ARGUMENT = 6.0  # em of one that needs none
 
 
