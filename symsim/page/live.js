@@ -87,14 +87,15 @@ const results = (now, then) => {
 };
 
 /* beside a state: the numbers of the machine that move its step most, and how far a size can go */
-const MOST = 3, MORE = 1.01;
+// of a hundredth of a percent, times a hundred: what the report says, of elasticities
+const MOST = 3, MORE = 1.0001;
 const changed = (k, value) => state.map((old, other) => other === k ? value : old);
 const meaning = k => at(`row-${k}`).title;
 const binding = now => {
   const step = now["time.step"];
   const shares = step === undefined ? [] : PAGE.inputs.map((one, k) => {
     const there = one.whole || !state[k] || (one.share && state[k] * MORE > 1) ? now : evaluated(changed(k, state[k] * MORE));
-    return [k, there.why ? 0 : there["time.step"] / step - 1];
+    return [k, there.why ? 0 : (there["time.step"] / step - 1) * 0.01 / (MORE - 1)];
   });
   const first = shares.filter(([, share]) => share).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, MOST);
   const row = ([k, share]) => `<tr><td><code>${PAGE.inputs[k].name}</code></td><td>${meaning(k)}</td><td class="r">${share < 0 ? "\u2212" : "+"}${four(Math.abs(100 * share))} %</td></tr>`;
