@@ -220,7 +220,7 @@ class _Tables:
         slots = own.slots
         order = [*slots.slots, *(slot for slot in slots.memory if slot not in slots.slots)]
         values = self._values([slot.scope.value(key.text) for slot in order for key in STAY])
-        found = [(w + o, w + g + o) for w, g, o in zip(values[::3], values[1::3], values[2::3])]
+        found = [(w + o + c, w + g + o + c) for w, g, o, c in zip(*(values[k :: len(STAY)] for k in range(len(STAY))))]
         reserve = sum((way.definitions[key.text].expr for key in KEPT_FREE), ZERO)
         none, one = (own.base.lower(reserve.substitute({"M_peak": expr(k)})) for k in (0, 1))
         nothing, share = self._values([none, one])

@@ -349,15 +349,19 @@ class Search:
 
     def _evaluate(self, cell: Cell, part: Part, asked: Derivable) -> int | None:
         """The exact values of a part, one for all members; where these differ, a choice that decides."""
+        # options by which rules let some members run and not others decide too
+        deciding = () if part.family.alike else sorted(part.family.deciding)
+        for name in (*self.goal.kinds, *deciding):
+            at = self._free_choice(name, cell.rows)
+            if at is not None:
+                return at
         memory, model = self._memories.of(asked.trained, asked.assumptions, asked.system)
         result = evaluated(model, asked.strategy, asked.assumptions, asked.overrides, asked.system, memory=memory)
         self.account.derivations += 1
         heard = dict(order_of(memory.done)[0]) | dict.fromkeys(self._trees_of(asked).first)
         if asked.strategy.padding_free or asked.strategy.placement is not None:
             heard |= dict.fromkeys(self._free(cell.rows))
-        # options by which rules let some members run and not others decide too
-        deciding = () if part.family.alike else sorted(part.family.deciding)
-        for name in (*self.goal.kinds, *heard, *deciding):
+        for name in heard:
             at = self._free_choice(name, cell.rows)
             if at is not None:
                 return at

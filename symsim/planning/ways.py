@@ -418,7 +418,7 @@ def _following(book: Derivation, network: Network, lowered: Lowered) -> None:
     define_tail(book, network, lowered)
 
 
-STAY = tuple(of_stage("M", part) for part in ("weights", "gradients", "optimizer"))
+STAY = tuple(of_stage("M", part) for part in ("weights", "gradients", "optimizer", "constant"))
 KEPT_FREE = tuple(of_step("M_reserve", part) for part in RESERVES)
 TAIL = of_stage("t", "tail")
 
