@@ -51,8 +51,8 @@ from symsim.program.value import Value
 # options that the model which is derived follows from
 OF_TRAINED = frozenset(("mtp_num_layers", "task_type"))
 _PHASES = ("forward", "inputs", "weights", "again")
-# of a block with more ways its kernels alone are known, of kernels with more nothing
-_MOST_WAYS = 16
+# of a block with more ways its kernels alone are known, of others with more nothing
+_MOST_WAYS_OF_BLOCK, _MOST_WAYS = 40, 16
 # longer than any stage
 _EVER = 1e12
 # options that it follows from which layers run again in full, and what a rank keeps of what they keep
@@ -100,7 +100,7 @@ class Trees:
         self.staying, self.following = Tree(derivations, passes.staying), Tree(derivations, passes.following)
         self._amounts = passes.amounts
         self.unknown = base.strategy.padding_free or base.strategy.placement is not None
-        self._tables: _Tables | None = None
+        self._tables: Tables | None = None
 
     @cached_property
     def first(self) -> frozenset[str]:
@@ -110,10 +110,10 @@ class Trees:
         assert empty(self.base, strategy).values and schedule_of(strategy) and in_flight(strategy)
         return was_read(strategy)
 
-    def tables(self, variant: Variant, points: Array, program: Program) -> "_Tables":
+    def tables(self, variant: Variant, points: Array, program: Program) -> "Tables":
         """What ways come to at points. variant: of all points of these trees under some options."""
         if self._tables is None or not self._tables.has(points):
-            self._tables = _Tables(variant, points, program, self._amounts(program))
+            self._tables = Tables(variant, points, program, self._amounts(program))
         return self._tables
 
 
@@ -146,7 +146,7 @@ class _Place:
     loss: Array
 
 
-class _Tables:
+class Tables:
     """points: rising, of which everything is known."""
 
     def __init__(self, variant: Variant, points: Array, program: Program, shared: dict[Hashable, _Amounts]):
@@ -282,7 +282,7 @@ class Least:
     asked: the choices not made that decide between ways, as far as was looked, those of the longest block first.
     """
 
-    def __init__(self, trees: Trees, tables: _Tables, strategy: Strategy, chosen: Chosen, free: frozenset[str], points: Array):
+    def __init__(self, trees: Trees, tables: Tables, strategy: Strategy, chosen: Chosen, free: frozenset[str], points: Array):
         """strategy: one that has the rows chosen."""
         self._trees, self._tables, self._chosen, self._free, self._strategy = trees, tables, chosen, free, strategy
         self._at = tables.at(points)
@@ -296,10 +296,10 @@ class Least:
     def capacity(self) -> Array:
         return self._tables.capacity[self._at]
 
-    def _ways(self, tree: Tree) -> list[Way] | None:
+    def _ways(self, tree: Tree, most: int = _MOST_WAYS) -> list[Way] | None:
         if self._trees.unknown:
             return None
-        found, asked = tree.ways(self._chosen, _MOST_WAYS)
+        found, asked = tree.ways(self._chosen, most)
         self.asked |= dict.fromkeys(asked)
         return found
 
@@ -317,7 +317,12 @@ class Least:
 
     @cached_property
     def _blocks(self) -> Mapping[str, list[Way] | None]:
-        return {name: self._ways(self._trees.blocks[name]) for name in self._trees.names}
+        return {name: self._ways(self._trees.blocks[name], _MOST_WAYS_OF_BLOCK) for name in self._trees.names}
+
+    @property
+    def blocks_known(self) -> bool:
+        """Whether all ways of all blocks are."""
+        return None not in self._blocks.values()
 
     def _of_kernels(self, name: str) -> Array | None:
         ways = next((found for tree in self._trees.kernels[name] if (found := self._ways(tree))), None)

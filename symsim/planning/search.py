@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from symsim.grid.variant import Variant, neighbours
 from symsim.inputs.traced import order_of
 from symsim.planning.account import Account, Found, Known
 from symsim.planning.frameworks import Choice
-from symsim.planning.least import OF_TRAINED, AllPasses, Least, Trees, empty
+from symsim.planning.least import OF_TRAINED, AllPasses, Least, Tables, Trees, empty
 from symsim.planning.members import Members, Part, Parts, Ruled, members_of, parted
 from symsim.planning.ways import Derivations, answers_that_vary, rows_of
 from symsim.program.base import Base
@@ -259,15 +259,11 @@ class Search:
                 continue
             inside = _of(cell, (parts.part == number) & parts.here)
             asked = part.undone.asked
-            looked = self._bound(inside, part, asked)
-            if isinstance(looked, Cell):
-                left.append(looked)
-                continue
-            inside, at = looked
-            if at is None and len(inside.points):
+            waiting, inside = self._bound(inside, part, asked)
+            left += waiting
+            if len(inside.points) and not waiting:
                 at = self._evaluate(inside, part, asked)
-            if at is not None:
-                left += self._split(inside, at)
+                left += self._split(inside, at) if at is not None else []
         return left
 
     def _variant(self, part: Part, result: Evaluation) -> Variant:
@@ -299,31 +295,53 @@ class Search:
             self._trees[key] = Trees(base, of, self._passes)
         return self._trees[key]
 
-    def _bound(self, cell: Cell, part: Part, asked: Derivable) -> Cell | tuple[Cell, int | None]:
-        """What is left of a part, with the bounds of its points that cost little, if these are new; else with all bounds, and the choice to make
-        next; None where no bound knows one that matters."""
+    def _bound(self, cell: Cell, part: Part, asked: Derivable) -> tuple[list[Cell], Cell]:
+        """The cells that are left of a part: itself, with the bounds of its points that cost little, if these are new; else with all bounds, cut by
+        the choice to make next; none where no bound knows a choice that matters. And what of it these are of."""
         if len(self._program.lowered) > _MOST_VALUES:
             self._program = Program(self.space.sizes, small=_SMALL)
         trees = self._trees_of(asked)
         self._made_first |= self._of_stages | trees.first
         free = self._free(cell.rows)
         for name in sorted(free & self._made_first):
-            return cell, self._free_choice(name, cell.rows)
+            at = self._free_choice(name, cell.rows)
+            assert at is not None
+            return self._split(cell, at), cell
         tables = trees.tables(self._variant(part, empty(asked, asked.strategy)), cell.points, self._program)
-        chosen = {at: row for at, row in enumerate(cell.rows) if row is not None}
-        least = Least(trees, tables, asked.strategy, chosen, free, cell.points)
+        least = self._least(trees, tables, asked, cell)
         timed = self.goal.objective == "time.step"
         if not cell.looked:
             cell, most = self._fitting(cell, least, least.memory_that_stays())
             if len(cell.points):
                 cell = self._slower(cell, least, least.time_of_kernels() if timed else most)
-            return replace(cell, looked=True)
+            return [replace(cell, looked=True)], cell
+        at = self._free_kind(cell.rows)
+        if at is not None:
+            return self._split(cell, at), cell
         if timed:
             cell = self._slower(cell, least, least.time())
         if len(cell.points):
             cell, most = self._fitting(cell, least, least.memory())
             cell = cell if timed else self._slower(cell, least, most)
-        return cell, self._next(least)
+        at = next(iter(least.asked), None)
+        if at is None or not len(cell.points):
+            return [], cell
+        left = self._split(cell, at)
+        return [self._known(one, asked, at, trees, tables) for one in left] if timed and least.blocks_known else left, cell
+
+    def _least(self, trees: Trees, tables: Tables, asked: Derivable, cell: Cell) -> Least:
+        """The bounds of a cell of points that share a derivation."""
+        chosen = {at: row for at, row in enumerate(cell.rows) if row is not None}
+        return Least(trees, tables, asked.strategy, chosen, self._free(cell.rows), cell.points)
+
+    def _known(self, cell: Cell, asked: Derivable, at: int, trees: Trees, tables: Tables) -> Cell:
+        """A cell of which a choice has just been made, with the time that is known of it already: its ways are some of those before."""
+        values = self._rows[at].rows[cast(int, cell.rows[at])]
+        if values is None:
+            return cell
+        asked = replace(asked, strategy=asked.strategy.model_copy(update=values))
+        bounds = self._least(trees, tables, asked, cell).time()
+        return replace(cell, low=np.maximum(cell.low, bounds * (1 - _ROUNDING)), looked=True)
 
     def _fitting(self, cell: Cell, least: Least, memory: tuple[Array, Array]) -> tuple[Cell, Array]:
         """Without the points that cannot fit; and their least peak."""
@@ -342,19 +360,15 @@ class Search:
         least.only(np.isin(cell.points, left.points, assume_unique=True))
         return left
 
-    def _next(self, least: Least) -> int | None:
-        """The choice to make next: what tells kinds apart first, then what was read first."""
-        kinds = (at for at in least.asked if not frozenset(self.goal.kinds).isdisjoint(self.choices[at].names))
-        return next(kinds, next(iter(least.asked), None))
-
     def _evaluate(self, cell: Cell, part: Part, asked: Derivable) -> int | None:
         """The exact values of a part, one for all members; where these differ, a choice that decides."""
         # options by which rules let some members run and not others decide too
         deciding = () if part.family.alike else sorted(part.family.deciding)
-        for name in (*self.goal.kinds, *deciding):
-            at = self._free_choice(name, cell.rows)
-            if at is not None:
-                return at
+        at = self._free_kind(cell.rows)
+        for name in deciding if at is None else ():
+            at = at if at is not None else self._free_choice(name, cell.rows)
+        if at is not None:
+            return at
         memory, model = self._memories.of(asked.trained, asked.assumptions, asked.system)
         result = evaluated(model, asked.strategy, asked.assumptions, asked.overrides, asked.system, memory=memory)
         self.account.derivations += 1
@@ -386,6 +400,10 @@ class Search:
         """The number of a choice not made that an option or answer follows from."""
         of = self._answers.get(name, frozenset((name,)))
         return next((at for at, choice in enumerate(self.choices) if rows[at] is None and not of.isdisjoint(choice.names)), None)
+
+    def _free_kind(self, rows: Rows) -> int | None:
+        """The number of a choice not made that tells kinds apart."""
+        return next((at for name in self.goal.kinds if (at := self._free_choice(name, rows)) is not None), None)
 
     def _parts(self, rows: Rows, points: Array, others: Others = ()) -> Parts:
         found = self._members_of.pop((rows, others), None)
