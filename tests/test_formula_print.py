@@ -316,7 +316,9 @@ def test_parts_of_a_long_formula_are_short_and_make_it_whole(model: str, strateg
         shown = read_formula(formula)
         written = [shown.formula.result, *(part.definition for part in shown.parts if not part.over)]
         known = names_of(shown.formula.definitions)
-        assert len(shown.parts) > 1 and max(len(f"{d.latex} = {latex(d.expr, known)}") for d in written) <= LONGEST, name
+        # what the other stage of a pair holds is short enough in one piece
+        assert (len(shown.parts) > 1) == (name != "P_stage_dense_across"), name
+        assert max(len(f"{d.latex} = {latex(d.expr, known)}") for d in written) <= LONGEST, name
         assert {part.definition.symbol for part in shown.parts} <= {s for d in written for s in d.expr.symbols()}
         assert formula.sizes is not None
         sizes = formula.sizes()
