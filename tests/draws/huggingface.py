@@ -75,6 +75,7 @@ class Draw:
         self.experts = rng.choice([2, 3, 4, 6, 8])
         self.n_group = rng.choice([g for g in range(1, self.experts + 1) if self.experts % g == 0 and self.experts // g >= 2])
         self.key_heads = rng.choice([1, 2, 3])
+        self.vocabulary = rng.randint(3, 900)
 
     def flag(self) -> bool:
         return self.rng.random() < 0.5
@@ -109,7 +110,7 @@ SIZES: dict[str, Drawn] = {
     "hidden_size": lambda d: d.hidden,
     "num_hidden_layers": lambda d: d.layers,
     "num_attention_heads": lambda d: d.heads,
-    "vocab_size": within(3, 900),
+    "vocab_size": lambda d: d.vocabulary,
     "intermediate_size": WIDTH,
     "ffn_dim": WIDTH,
     "hidden_dim": WIDTH,
@@ -557,11 +558,11 @@ REQUIRED = {"helium": ("head_dim",), "molmo2_text": ("head_dim", "num_key_value_
             "mamba2": ("hidden_act", "num_heads", "head_dim", "state_size"), "nemotron_h": ("layers_block_type",)}  # fmt: skip
 
 
-def draw_text(rng: random.Random, model_type: str) -> Json:
+def draw_text(rng: random.Random, model_type: str, sizes: type[Draw] = Draw) -> Json:
     """A config of one family: its sizes, and about half of the other keys it has."""
     from transformers import CONFIG_MAPPING
 
-    d = Draw(rng)
+    d = sizes(rng)
     cls = CONFIG_MAPPING[SAME_CLASS.get(model_type, model_type)]
     own = [f.name for f in fields(cls)]
     aliases = {theirs: ours for ours, theirs in cls.attribute_map.items()}  # the class's own name -> the common one
@@ -589,14 +590,14 @@ def draw_text(rng: random.Random, model_type: str) -> Json:
     return config
 
 
-def draw(rng: random.Random, model_type: str) -> Json:
+def draw(rng: random.Random, model_type: str, sizes: type[Draw] = Draw) -> Json:
     """A config of a family, or of a wrapper around one."""
     if model_type not in WRAPPERS:
-        return draw_text(rng, model_type)
+        return draw_text(rng, model_type, sizes)
     known = WRAPPERS[model_type]
     if known.inside:
-        return {"model_type": model_type, known.inside: draw(rng, known.tower)}
-    text = draw_text(rng, known.tower)
+        return {"model_type": model_type, known.inside: draw(rng, known.tower, sizes)}
+    text = draw_text(rng, known.tower, sizes)
     if rng.random() < 0.3:
         del text["model_type"]
     config: Json = {"model_type": model_type, "text_config": text}
