@@ -25,9 +25,7 @@ DIFFERS = (
     "2 b a s (s + 1) + 2 b a s^2 bytes more; Mistral Large 4 trains a factor of every rotary frequency, qk_rope_head_dim / 2 parameters in all, "
     "which "
     "are a buffer in 5.23 and are not counted.",
-    "**Written-out activations** (`gelu_python`, `gelu_fast`, `quick_gelu`) keep what torch keeps of the one that they stand for, and DBRX's "
-    "experts, a "
-    "loop of its own, what grouped products keep.",
+    "**DBRX's experts**, a loop of its own, are counted as grouped products: they keep what those keep.",
 )
 
 

@@ -142,6 +142,15 @@ def eager_activation(k: Kernels, op: Op) -> None:
         half = run(k, "scale", [gate])
         inner = run(k, "scale", [run(k, "add", [gate, run(k, "scale", [run(k, "pow", [gate])])])])
         result = run(k, "mul", [half, run(k, "add", [run(k, "tanh", [inner])])], into=result)
+    elif function == "gelu_python":
+        half, error = run(k, "scale", [gate]), run(k, "erf", [run(k, "scale", [gate])])
+        result = run(k, "mul", [half, run(k, "add", [error])], into=result)
+    elif function == "gelu_fast":
+        half, linear = run(k, "scale", [gate]), run(k, "scale", [gate])
+        cubic = run(k, "add", [run(k, "mul", [run(k, "scale", [gate]), gate])])
+        result = run(k, "mul", [half, run(k, "add", [run(k, "tanh", [run(k, "mul", [linear, cubic])])])], into=result)
+    elif function == "quick_gelu":
+        result = run(k, "mul", [gate, run(k, "sigmoid", [run(k, "scale", [gate])])], into=result)
     elif function == "relu2":
         result = run(k, "pow", [run(k, "relu", [gate])], into=result)
     elif function == "xielu":  # where(x > 0, a x x, (expm1(min(x, eps)) - x) b) + x / 2

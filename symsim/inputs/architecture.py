@@ -13,7 +13,16 @@ from pydantic import Field, field_validator, model_validator
 from symsim.inputs.attention import Attention
 from symsim.inputs.layer_pattern import Part, Segment, parse_layers, refuse_deep
 from symsim.inputs.limits import MOST_EXPERTS, MOST_LAYER_KINDS, MOST_LAYERS, Experts, Size
-from symsim.inputs.mixers import CompressedAttention, LightningAttention, LinearAttention, Mamba, SelectiveScan, SharedBlock, ShortConvolution
+from symsim.inputs.mixers import (
+    Activation,
+    CompressedAttention,
+    LightningAttention,
+    LinearAttention,
+    Mamba,
+    SelectiveScan,
+    SharedBlock,
+    ShortConvolution,
+)
 
 
 class HyperConnections(Part):
@@ -44,7 +53,7 @@ class Mlp(Part):
 
     ffn_hidden_size: Size
     gated: bool = True
-    activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2", "xielu", "swiglu_clamped"] = "silu"
+    activation: Literal[Activation, "xielu", "swiglu_clamped"] = "silu"
     bias: bool = False
     down_bias: bool | None = Field(None, description="a bias behind the last projection; default: bias (GTE)")
     inner_dropout: float = Field(0.0, ge=0, lt=1, description="dropout of what is activated (GTE, ModernBERT)")
@@ -59,7 +68,7 @@ class Moe(Part):
     moe_router_topk: Experts
     moe_ffn_hidden_size: Size
     gated: bool = True
-    activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2", "xielu", "swiglu_clamped"] = "silu"
+    activation: Literal[Activation, "xielu", "swiglu_clamped"] = "silu"
     clamped: bool = Field(False, description="gates and values of all experts are clamped before the activation (DeepSeek-V4)")
     clamped_shared: bool = Field(True, description="those of shared experts are among what is clamped (not in HY V4)")
     expert_bias: bool = Field(False, description="biases in the expert GEMMs (gpt-oss)")
@@ -203,7 +212,7 @@ class Architecture(Part):
     embedding_norm: bool = Field(False, description="a norm right after the embedding (BLOOM)")
     embedding_norm_weight: bool | None = Field(None, description="default: norm_weight (Muse: without one)")
     token_types: Size | None = Field(None, description="rows of a table of token types, added to the words (BERT)")
-    head_transform: Literal["gelu", "gelu_tanh", "gelu_new", "relu", "relu2", "silu"] | None = Field(
+    head_transform: Activation | None = Field(
         None, description="a projection, this activation and a norm before the output layer (masked language models)"
     )
     head_transform_bias: bool = True

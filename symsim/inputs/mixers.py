@@ -9,6 +9,9 @@ from pydantic import Field, model_validator
 from symsim.inputs.layer_pattern import Part
 from symsim.inputs.limits import Size
 
+Activation = Literal["silu", "gelu", "gelu_tanh", "gelu_new", "gelu_python", "gelu_fast", "quick_gelu", "relu", "relu2"]
+"""What any network may have. Those that transformers writes in several operations are there by its name of them: they keep more for backward."""
+
 
 class LinearAttention(Part):
     """Gated delta net (Qwen3-Next, Qwen3.5): a linear-attention mixer with a short convolution."""
@@ -32,7 +35,7 @@ class LightningAttention(Part):
     """Linear attention with a fixed decay a head, of as many heads as attention (MiniMax-Text-01)."""
 
     block_size: Size = Field(256, description="tokens of a block, inside which scores are made")
-    activation: Literal["silu", "gelu", "gelu_tanh", "gelu_new", "relu", "relu2"] = "silu"
+    activation: Activation = "silu"
 
 
 class CompressedAttention(Part):

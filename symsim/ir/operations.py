@@ -427,7 +427,7 @@ OPERATIONS: dict[str, Operation] = {
     "all_to_all": _sends(_REDISTRIBUTION, "all_to_all"),
     "slice": replace(_REDISTRIBUTION, transpose=between("shard", "whole")),
     "regroup": _sends(_REDISTRIBUTION, "all_gather"),
-    **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "silu", "gelu", "gather", "softplus", "log", "times_number")},
+    **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "silu", "gelu", "erf", "gather", "softplus", "log", "times_number")},
     "pow": Operation("primitive", keeps="inputs", between=2),  # the power less one, and that times the exponent (pow_backward)
     **{kind: Operation("primitive", keeps="result") for kind in ("rsqrt", "exp", "sigmoid", "tanh", "relu", "softmax", "sqrt")},
     **{kind: Operation("primitive", keeps="integers") for kind in ("topk", "masked_fill", "dropout")},

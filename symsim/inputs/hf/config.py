@@ -21,10 +21,11 @@ ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
     "gelu": "gelu",
-    "gelu_python": "gelu",
+    "gelu_python": "gelu_python",
     "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
+    "gelu_fast": "gelu_fast",
     "gelu_new": "gelu_new",
+    "quick_gelu": "quick_gelu",
     "relu": "relu",
     "relu2": "relu2",
 }
