@@ -4,6 +4,7 @@ is four pages."""
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -22,13 +23,14 @@ from symsim.algebra.vocabulary import ACROSS
 from symsim.api.result import Result
 from symsim.errors import InputError
 from symsim.inputs.systems import load_system
-from symsim.report import gauges, html, latex, markdown, picture, typst, write_report
+from symsim.report import choices, front, gauges, html, latex, markdown, picture, resources, typst, write_report
 from symsim.report.amounts import human, plain, unbroken
 from symsim.report.content import report
 from symsim.report.document import Code, Equation, Equations, Figure, Gauges, Paragraph, Picture, Ref, Report, Section, Table, as_spans
 from symsim.report.machine import joins, meaning
 from symsim.report.numbering import numbered
 from symsim.report.step import Step
+from symsim.report.text_run import duration
 
 CASES = {
     "deepseek-v3": ("tp=8,pp=16,ep=8,sp=true", "h800-sxm"),
@@ -221,17 +223,23 @@ def test_numbers_are_the_same_in_every_format() -> None:
     assert all(r"\label" in line or r"\notag" in line for line in aligned.strip().split(" \\\\\n"))
 
 
-def test_four_pages_answer_ten_questions() -> None:
+def test_four_pages_answer_what_is_asked() -> None:
     result, text = result_of("deepseek-v3"), markdown.render(document_of("deepseek-v3", True)).replace("\u2009", " ")
     stage = result.stage_numbers(result.stages[result.fullest])
     activations, bubble = float(stage["M_stage_activations"]) / 2**30, result.value("time.bubble") / result.value("time.step")
+    size = int(result.ask("largest b where memory.peak <= memory.capacity").to_json()["value"])
+    first = next(iter(resources.shares(result.system, step_of("deepseek-v3").elasticities)))
     answers = {
         "how long does a step take": f"| one step | {float(result.value('time.step')):.4g} s",
         "between what may it lie": "| 80 % interval |",
         "tokens a second": f"| tokens a second | {float(result.value('tokens_per_second')):,.0f}".replace(",", " "),
         "MFU": f"| {100 * float(result.value('mfu')):.1f} % |",
         "does it fit": "| verdict | fits, ",
-        "what binds": f"| the step | pipeline bubble (waiting), {100 * float(bubble):.1f} %",
+        "what binds": f"| the step | Faster by a percent, {first} shorten it by 0.",
+        "where its time goes": f"| its time | pipeline bubble (waiting), {100 * float(bubble):.1f} %",
+        "what is the largest micro-batch": f"| largest micro-batch that fits | {size} sequences, as many micro-batches; {size + 1} take ",
+        "how long does a trillion tokens take": f"| a trillion tokens | {duration(10**12 / float(result.value('tokens_per_second')))}, ",
+        "what does it cost": "| cost of them | no price is known; `--set accelerator.price",
         "which stage is the slowest": f"Stage {result.slowest} is the slowest",
         "how much memory is activations": f"activations {activations:.4g} GiB",
         "what is B_2's effect": "| $`B_{2}`$ | bandwidth of one rank over tier 2 (infiniband, between nodes) | 50 GB/s | \u22120.",
@@ -345,6 +353,9 @@ def test_other_choices_are_what_symsim_eval_says_of_them() -> None:
         "twice the micro-batches, 64, and so twice the batch": strategy.replace("=256", "=512"),
         f"micro-batches of {size}, {32 // size} of them: the largest that fit": f"{strategy},micro_batch_size={size}",
         f"micro-batches of {2 * size}, {16 // size} of them": f"{strategy},micro_batch_size={2 * size}",
+        "tp=1,sp=false,dp=16": strategy.replace("tp=2,sp=true", "tp=1").replace("dp=8", "dp=16"),
+        **{f"tp={tp},dp={dp}": strategy.replace("tp=2", f"tp={tp}").replace("dp=8", f"dp={dp}") for tp, dp in ((4, 4), (8, 2))},
+        **{f"pp={pp},dp={dp}": strategy.replace("pp=4", f"pp={pp}").replace("dp=8", f"dp={dp}") for pp, dp in ((2, 16), (8, 4))},
     }
     assert others.keys() < said.keys() and len(said) == len(others) + 1
     for words, other in others.items():
@@ -354,6 +365,47 @@ def test_other_choices_are_what_symsim_eval_says_of_them() -> None:
         assert said[words][2:] == (human(int(result.value("memory.peak")), BYTE), "" if fits else "too much"), words
     rates = [float(str(cells[0]).replace("\u2009", "")) for cells in said.values()]
     assert rates == sorted(rates, reverse=True)
+
+
+def test_other_degrees_keep_the_ranks_and_the_batch() -> None:
+    """Where no batch is given, micro-batches are said with the degree, since ranks that a degree takes from data parallelism have more of them."""
+    now = symsim.derive("llama3-8b", "tp=2,sp=true,dp=8,num_microbatches=6", system="h100-sxm")
+    (table,) = (p for s in report(now, True).sections for p in s.parts if isinstance(p, Table) and p.key == "choices")
+    tried = {code.text for row in table.rows for code in as_spans(row.cells[0]) if isinstance(code, Code) and "tp=" in code.text}
+    assert tried == {f"tp={tp}{sp},dp={16 // tp},num_microbatches={3 * tp}" for tp, sp in ((1, ",sp=false"), (4, ""), (8, ""))}
+    # of a kind of layer that has no sequence parallelism, and where no node holds as many
+    alone = symsim.derive("llama3-8b", "tp=1,dp=2,num_microbatches=3", system="h100-sxm")
+    (table,) = (p for s in report(alone, True).sections for p in s.parts if isinstance(p, Table) and p.key == "choices")
+    assert [c.text for r in table.rows for c in as_spans(r.cells[0]) if isinstance(c, Code) and "tp=" in c.text] == [
+        "tp=2,sp=true,dp=1,num_microbatches=6"
+    ]
+
+
+@pytest.mark.parametrize("strategy", ["tp=4,pp=2", "tp=4,pp=2,micro_batch_size=64", "dp=8", "tp=8,tp_comm_halves=layer,micro_batch_size=2"])
+def test_the_largest_micro_batch_is_what_symsim_ask_finds(strategy: str) -> None:
+    """Where no batch is given: upwards, downwards from one that does not fit, none, and even ones alone."""
+    step = Step(symsim.derive("llama3-8b", strategy, system="h100-sxm"))
+    found = choices.largest(step, choices.sizes(step))
+    asked = step.result.ask("largest b where memory.peak <= memory.capacity").to_json()["value"]
+    assert (found.fits.result.strategy.micro_batch_size if found.fits else None) == asked
+    assert found.beyond is not None and found.beyond.peak > step.capacity and "as many micro-batches" in found.said or asked is None
+
+
+@pytest.mark.parametrize("model", [*CASES, "deepseek-v3-2048"])
+def test_what_binds_is_what_moves_the_step(model: str) -> None:
+    """Shares by resource are those of the whole step, and the first of them has the number that moves it most."""
+    known = {**CASES, "deepseek-v3-2048": ("deepseek-v3-2048", "h800-sxm")}[model]
+    step = Step(symsim.derive(model.removesuffix("-2048"), known[0], system=known[1]))
+    found = resources.shares(step.system, step.elasticities)
+    assert math.isclose(math.fsum(found.values()), 1, rel_tol=1e-12)
+    rates = {n: e for n, e in step.elasticities.items() if entry(n).unit in ("byte/s", "FLOP/s", "s")}
+    most = max(rates, key=lambda n: abs(rates[n]))
+    first, *_ = found
+    said = {str(r.cells[0]): "".join(s if isinstance(s, str) else s.text for s in as_spans(r.cells[1])) for r in front.binds(step).rows}
+    assert resources.resource(step.system, most) == first and said["the step"].startswith(f"Faster by a percent, {first} shorten it by 0.")
+    # DualPipe's exchange takes longer than the kernels beside it
+    assert ("counted as kernels" in said["its time"]) == (model == "deepseek-v3-2048")
+    assert model != "deepseek-v3-2048" or (most == "B_2" and "infiniband" in first)
 
 
 def test_cuda_graphs_are_tried_where_kernels_wait_for_their_launches() -> None:

@@ -5,27 +5,32 @@ from __future__ import annotations
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP
 from symsim.algebra.typeset import entry, symbol_latex
 from symsim.evaluation.numbers import Evaluation
+from symsim.evaluation.run import run_of
 from symsim.inputs.system import quantities, symbol_values
-from symsim.report import choices, question
-from symsim.report.amounts import exact, human, percent, plain, rate, seconds, signed_percent, whole
-from symsim.report.document import Bar, Code, Column, Gauge, Gauges, Math, Paragraph, Part, Picture, Ref, Row, Section, Span, Spans, Table, spans
+from symsim.report import choices, question, resources
+from symsim.report.amounts import THIN, exact, human, percent, plain, rate, seconds, signed_percent, whole
+from symsim.report.document import Bar, Cell, Code, Column, Gauge, Gauges, Math, Paragraph, Picture, Ref, Row, Section, Span, Spans, Table, spans
 from symsim.report.ink import Ink
 from symsim.report.kernels import BOUNDS
 from symsim.report.machine import meaning, symbol_of
 from symsim.report.step import MEMORY_PARTS, Step
+from symsim.report.text_run import amount, duration
 from symsim.report.totals import Totals, bar
 
 HEADING = "The answer"
 _MOST = 5  # numbers of the machine that the step is asked about
 _WAITS = 0.005  # share of a micro-batch from which waiting for launches is said
 _LEAST = 5e-5
+_MOVERS, _MOVES = 3, 0.005  # resources of the machine that are said to bind the step, and what of it goes with each at least
 
 
 def section(result: Evaluation, step: Step | None, ink: Ink, totals: Totals) -> Section:
     asked = (Paragraph(question.model(result, ink)), Paragraph(question.strategy(result, ink)))
     if step is None:
         return Section(HEADING, (*asked, results(result, totals), totals.picture()))
-    return Section(HEADING, (*asked, answer(step), _time(step), _memory(step), _flops(totals), binds(step), *helps(step, ink)))
+    sizes = choices.sizes(step)
+    opening = (*asked, answer(step, choices.largest(step, sizes)), _time(step), _memory(step), _flops(totals))
+    return Section(HEADING, (*opening, binds(step), helps(step, ink), choices.table(step, sizes)))
 
 
 def results(result: Evaluation, totals: Totals) -> Table:
@@ -49,12 +54,12 @@ def results(result: Evaluation, totals: Totals) -> Table:
     return Table(spans("Results at the given sizes."), columns, tuple(Row((t, human(whole(n), u), exact(whole(n)))) for t, n, u in rows))
 
 
-def answer(step: Step) -> Table:
-    """What a reader asks first."""
+def answer(step: Step, largest: choices.Sizes) -> Table:
+    """What a reader asks first. largest: micro-batch that fits."""
     numbers, found = step.result.step_numbers, step.interval
     between = [] if found is None else [(f"{100 * found.level:.0f}\u2009% interval", f"{seconds(found.low)} to {seconds(found.high)}", "")]
     rate_of_all = step.number("tokens_per_second")
-    rows = [
+    rows: list[tuple[str, Cell, str]] = [
         ("one step", seconds(numbers["t_step"]), "=t_step"),
         *between,
         ("tokens a second", f"{plain(rate_of_all)}, {plain(rate_of_all / float(numbers['world']))} on each accelerator", "=tokens_per_second"),
@@ -62,13 +67,9 @@ def answer(step: Step) -> Table:
         (_executed(step), percent(step.number("hfu")), "=hfu"),
         (f"peak memory, of {human(step.capacity, BYTE)}", human(step.peak(step.fullest), BYTE), "=M_peak"),
         ("verdict", step.verdict_in_brief, "Memory"),
+        ("largest micro-batch that fits", largest.said, "" if largest.kept else "choices"),
+        *_length(step),
     ]
-    for name, what, unit in (
-        ("cost_per_trillion_tokens", "cost of a trillion tokens", "USD"),
-        ("energy_per_trillion_tokens", "energy of a trillion tokens", "MWh"),
-    ):
-        if name in numbers:
-            rows.append((what, f"{plain(step.number(name))} {unit}", f"={name}"))
     caption = f"The step on {step.system.name}. {step.above_peak}".rstrip()
     columns = (Column("result", 22), Column("value", 26), Column("formula", 6))
     return Table(spans(caption), columns, tuple(Row((what, said, _by(key))) for what, said, key in rows), key="answer")
@@ -83,8 +84,30 @@ def _executed(step: Step) -> str:
     return "HFU, with the scores that attention's backward computes again" if again else "HFU"
 
 
+_PLACES = {"Memory": "section {}", "choices": "table {}"}
+_TRILLION = 10**12
+
+
 def _by(key: str) -> Spans:
-    return spans(Ref(key, "section {}" if key == "Memory" else "{}")) if key else ()
+    return spans(Ref(key, _PLACES.get(key, "{}"))) if key else ()
+
+
+def _length(step: Step) -> list[tuple[str, Cell, str]]:
+    """What the run takes, where one was asked for, and a trillion tokens, to which others are in proportion."""
+    numbers, run = step.result.step_numbers, run_of(step.result)
+    time = _TRILLION / step.number("tokens_per_second")
+    spent = [duration(time), f"{plain(time / 3600 * float(numbers['world']))} accelerator-hours"]
+    if (energy := "energy_per_trillion_tokens") in numbers:
+        spent.append(f"{plain(step.number(energy))} MWh")
+    price = "cost_per_trillion_tokens"
+    unknown = spans("no price is known; ", Code("--set accelerator.price='2 USD/h'"), " gives one")
+    cost: tuple[Cell, str] = (f"{plain(step.number(price))} USD", f"={price}") if price in numbers else (unknown, "")
+    rows: list[tuple[str, Cell, str]] = [("a trillion tokens", ", ".join(spent), "=tokens_per_second"), ("cost of them", *cost)]
+    if run is not None:
+        known = run.numbers
+        paid = f", {plain(known['cost'])} USD" if "cost" in known else ""
+        rows.append((f"the run, {amount(known['tokens'])} tokens", f"{duration(known['wall'])}, {plain(known['hours'])} accelerator-hours{paid}", ""))
+    return rows
 
 
 def _time(step: Step) -> Picture:
@@ -112,6 +135,8 @@ def _flops(totals: Totals) -> Picture:
 def binds(step: Step) -> Table:
     """What limits the step, its slowest stage, the kernels there, and the memory."""
     most, second, *_ = sorted(step.parts, key=lambda p: -p.seconds)
+    movers = [(words, share) for words, share in resources.shares(step.system, step.elasticities).items() if share >= _MOVES][:_MOVERS]
+    shorter = [f"{words} {'shorten it ' if not n else ''}by {share:.3f}{THIN}%" for n, (words, share) in enumerate(movers)]
     shares = {b: sum(k.total for k in step.kernels if k.bound == b) for b in BOUNDS}
     kernels = sum(shares.values())
     longest = step.kernels[0]
@@ -121,7 +146,8 @@ def binds(step: Step) -> Table:
     parts = step.memory(step.fullest)
     held = ", ".join(f"{MEMORY_PARTS[p]} {human(n, BYTE)}" for p, n in sorted(parts.items(), key=lambda item: -item[1]) if n)
     rows: list[tuple[str, Spans]] = [
-        ("the step", spans(f"{most.name}, {percent(most.share)}; then {second.name}, {percent(second.share)}.")),
+        ("the step", spans(f"Faster by a percent, {', '.join(shorter)}.")),
+        ("its time", spans(f"{most.name}, {percent(most.share)}; then {second.name}, {percent(second.share)}.{_hidden(step)}")),
         ("its stages", spans(step.why_slowest)),
         (
             "its kernels",
@@ -139,7 +165,16 @@ def binds(step: Step) -> Table:
     return Table(spans("What binds."), (Column("", 6.2), Column("", 44.6)), tuple(Row(row) for row in rows), key="binds")
 
 
-def helps(step: Step, ink: Ink) -> list[Part]:
+def _hidden(step: Step) -> str:
+    """Where kernels are counted that run beside longer messages, which then decide."""
+    found = resources.shares(step.system, step.elasticities)
+    messages = sum(share for words, share in found.items() if words.startswith(resources.MESSAGES))
+    (kernels,) = (p.share for p in step.parts if p.definition == "t_compute")
+    beside = kernels + messages - 1
+    return " What runs beside messages that take longer is counted as kernels." if beside > _WAITS else ""
+
+
+def helps(step: Step, ink: Ink) -> Table:
     """By how much the step changes with a percent more of each number of the machine, and with other choices."""
     values = symbol_values(step.system, step.result.strategy)
     found = {n: e for n, e in step.elasticities.items() if n in values}
@@ -156,7 +191,7 @@ def helps(step: Step, ink: Ink) -> list[Part]:
         "What would help: the change of the step for one percent more of a number of the machine, the others kept.",
         Ref("How far it may be off", " Section {} has how well they are known."),
     ]
-    return [Table(spans(*said), columns, rows, key="helps"), choices.table(step)]
+    return Table(spans(*said), columns, rows, key="helps")
 
 
 def _amount(name: str, value: object) -> str:

@@ -44,7 +44,7 @@ def symbol_of(system: System, path: KeyPath) -> str:
     return _SYMBOLS.get(tuple(map(str, path)), "")
 
 
-_TIER = re.compile(r"(?:R|B|alpha|chi|lambda|eta)_(\d+)(?:_\w+)?")
+_TIER = re.compile(r"(?:R|B|C|alpha|chi|lambda|eta)_(\d+)(?:_\w+)?")
 
 
 def meaning(system: System | None, name: str) -> str:

@@ -20,7 +20,7 @@ def colour(module: str, modules: list[str]) -> str:
 
 
 def svg(picture: Picture, width: int = WIDTH) -> Markup:
-    """Bars of one width, a legend below; every part says its amount when pointed at, that of a lone bar its share in the legend."""
+    """Bars of one width, a legend below; every part says its amount when pointed at, that of a lone bar in the legend too."""
     modules = picture.modules
     made, y = [], 0
     for bar in picture.bars:
@@ -48,7 +48,7 @@ def framed(width: int, height: int, label: str, parts: str) -> Markup:
 
 def said(picture: Picture) -> dict[str, str]:
     """What a legend says of every part."""
-    shares = {m: f" {100 * share:.1f} %" for m, share, _ in picture.bars[0].parts} if len(picture.bars) == 1 else {}
+    shares = {m: f" {amount}, {100 * share:.1f} %" for m, share, amount in picture.bars[0].parts} if len(picture.bars) == 1 else {}
     return {m: m + shares.get(m, "") for m in picture.modules}
 
 

@@ -27,10 +27,10 @@ def sections(step: Step, ink: Ink) -> list[Section]:
 
 
 def section(step: Step, ink: Ink, short: bool = False) -> Section:
-    """short: without the sums and maxima over stages, and what is left of each message."""
+    """short: without the parts, which the first page draws, the sums and maxima over stages, and what is left of each message."""
     said: list[Span] = ["A step is the pipeline", Ref("The pipeline", ", section {},"), " and what follows it on the stage with the longest tail"]
     said += [Ref("A stage", ", section {}"), "."]
-    parts: list[Part] = [Paragraph(spans(*said)), Equations(tuple(_of(step, ink, "t_step"))), _parts(step)]
+    parts: list[Part] = [Paragraph(spans(*said)), Equations(tuple(_of(step, ink, "t_step"))), *([] if short else [_parts(step)])]
     book = step.result.derivation.definitions
     of_step = [d.symbol for d in book.values() if d.key.scope == "step" and d.key.part != RUN and d.unit != BYTE and d.symbol not in PIPELINE]
     chosen = [n for n in of_step if n != "t_step" and (not short or n in _SHORT)]
