@@ -228,7 +228,7 @@ def test_four_pages_answer_what_is_asked() -> None:
     stage = result.stage_numbers(result.stages[result.fullest])
     activations, bubble = float(stage["M_stage_activations"]) / 2**30, result.value("time.bubble") / result.value("time.step")
     size = int(result.ask("largest b where memory.peak <= memory.capacity").to_json()["value"])
-    first = next(iter(resources.shares(result.system, step_of("deepseek-v3").elasticities)))
+    first = resources.words(result.system, next(iter(resources.shares(step_of("deepseek-v3").elasticities))))
     answers = {
         "how long does a step take": f"| one step | {float(result.value('time.step')):.4g} s",
         "between what may it lie": "| 80 % interval |",
@@ -396,13 +396,15 @@ def test_what_binds_is_what_moves_the_step(model: str) -> None:
     """Shares by resource are those of the whole step, and the first of them has the number that moves it most."""
     known = {**CASES, "deepseek-v3-2048": ("deepseek-v3-2048", "h800-sxm")}[model]
     step = Step(symsim.derive(model.removesuffix("-2048"), known[0], system=known[1]))
-    found = resources.shares(step.system, step.elasticities)
+    found = {resources.words(step.system, of): share for of, share in resources.shares(step.elasticities).items()}
     assert math.isclose(math.fsum(found.values()), 1, rel_tol=1e-12)
     rates = {n: e for n, e in step.elasticities.items() if entry(n).unit in ("byte/s", "FLOP/s", "s")}
     most = max(rates, key=lambda n: abs(rates[n]))
     first, *_ = found
     said = {str(r.cells[0]): "".join(s if isinstance(s, str) else s.text for s in as_spans(r.cells[1])) for r in front.binds(step).rows}
-    assert resources.resource(step.system, most) == first and said["the step"].startswith(f"Faster by a percent, {first} shorten it by 0.")
+    assert resources.words(step.system, resources.resource_of(most)) == first and said["the step"].startswith(
+        f"Faster by a percent, {first} shorten it by 0."
+    )
     # DualPipe's exchange takes longer than the kernels beside it
     assert ("counted as kernels" in said["its time"]) == (model == "deepseek-v3-2048")
     assert model != "deepseek-v3-2048" or (most == "B_2" and "infiniband" in first)

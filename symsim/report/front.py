@@ -135,8 +135,8 @@ def _flops(totals: Totals) -> Picture:
 def binds(step: Step) -> Table:
     """What limits the step, its slowest stage, the kernels there, and the memory."""
     most, second, *_ = sorted(step.parts, key=lambda p: -p.seconds)
-    movers = [(words, share) for words, share in resources.shares(step.system, step.elasticities).items() if share >= _MOVES][:_MOVERS]
-    shorter = [f"{words} {'shorten it ' if not n else ''}by {share:.3f}{THIN}%" for n, (words, share) in enumerate(movers)]
+    movers = [(of, share) for of, share in resources.shares(step.elasticities).items() if share >= _MOVES][:_MOVERS]
+    shorter = [f"{resources.words(step.system, of)} {'shorten it ' if not n else ''}by {share:.3f}{THIN}%" for n, (of, share) in enumerate(movers)]
     shares = {b: sum(k.total for k in step.kernels if k.bound == b) for b in BOUNDS}
     kernels = sum(shares.values())
     longest = step.kernels[0]
@@ -167,8 +167,7 @@ def binds(step: Step) -> Table:
 
 def _hidden(step: Step) -> str:
     """Where kernels are counted that run beside longer messages, which then decide."""
-    found = resources.shares(step.system, step.elasticities)
-    messages = sum(share for words, share in found.items() if words.startswith(resources.MESSAGES))
+    messages = sum(share for of, share in resources.shares(step.elasticities).items() if of[0] == resources.NETWORK)
     (kernels,) = (p.share for p in step.parts if p.definition == "t_compute")
     beside = kernels + messages - 1
     return " What runs beside messages that take longer is counted as kernels." if beside > _WAITS else ""

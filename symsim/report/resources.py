@@ -9,34 +9,45 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from symsim.algebra.typeset import entry
+from symsim.inputs.settable import system_path
 from symsim.inputs.system import System
-from symsim.report.machine import joins, tier_of
+from symsim.report.machine import joins
 
 # units of numbers that stand for seconds: by how much these change for a change of the number
 _WAYS = {"FLOP/s": -1, "byte/s": -1, "s": 1}
-MESSAGES = "messages over"
-_HOST = frozenset({"B_host", "B_drive", "B_dram", "t_launch", "t_gather"})
+NETWORK = "network"
+_WORDS = {
+    ("accelerator", "peak"): "matrix products",
+    ("accelerator", "memory_bandwidth"): "HBM traffic",
+    ("accelerator", "exchange"): "kernels that exchange tokens",
+    ("kernels",): "latency of kernels",
+    ("host",): "the host",
+}
+
+Resource = tuple[str, ...]
+"""Where a system's file has the numbers of a resource: of a tier ('network', '2'), from 1."""
 
 
-def resource(system: System, name: str) -> str:
-    """What a number of a machine that stands for seconds is a number of, in words."""
-    if tier := tier_of(name):
-        return f"{MESSAGES} {joins(system, tier).replace(', ', ' (', 1)})"
-    if name.startswith("Phi_"):
-        return "matrix products"
-    if name in _HOST:
-        return "the host"
-    if name.startswith("B_sm_"):
-        return "kernels that exchange tokens"
-    return "HBM traffic" if name == "B_hbm" else "latency of kernels"
+def resource_of(name: str) -> Resource:
+    """That of a number of a machine, by its symbol."""
+    path = system_path(name)
+    assert path is not None, name
+    return path[:1] if path[:1] in _WORDS else path[:2]
 
 
-def shares(system: System, elasticities: Mapping[str, float]) -> dict[str, float]:
+def words(system: System, of: Resource) -> str:
+    """What a step does with a resource."""
+    if of[0] != NETWORK:
+        return _WORDS[of]
+    return f"messages over {joins(system, int(of[1])).replace(', ', ' (', 1)})"
+
+
+def shares(elasticities: Mapping[str, float]) -> dict[Resource, float]:
     """By resource the share of a step that goes with it, the largest first. elasticities: of the step, by symbol."""
-    found: dict[str, float] = {}
+    found: dict[Resource, float] = {}
     for name, percent in elasticities.items():
         way = _WAYS.get(entry(name).unit, 0)
         if way:
-            words = resource(system, name)
-            found[words] = found.get(words, 0.0) + way * percent
+            of = resource_of(name)
+            found[of] = found.get(of, 0.0) + way * percent
     return dict(sorted(found.items(), key=lambda item: -item[1]))
