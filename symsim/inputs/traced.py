@@ -169,6 +169,11 @@ class _Book(Derivation):
         else:
             self._memory.done.append(made)
 
+    def empty(self) -> None:
+        """Without definitions, of which nobody is told."""
+        self.definitions.clear()
+        self._sorted, self._by_quantity = 0, {}
+
     def take(self, made: Mapping[str, Definition]) -> None:
         """Definitions by their symbols, of which nobody is told."""
         if self.definitions.keys().isdisjoint(made):
@@ -305,9 +310,13 @@ class Before:
     """A derivation as far as a pass that is the first to define anything: what it is called with, and what of the degrees and of what others made
     it can read. now: what is known of that."""
 
+    work: Callable[..., Any]
+    args: tuple[Any, ...]
     key: Hashable
+    book: _Book
     mappings: Mapping[str, Mapping[str, Any]]
     flags: dict[str, Hashable]
+    needs: dict[str, frozenset[str]]
     parts: dict[int, tuple[int | None, Any]]
     now: dict[Item, Hashable]
 
@@ -415,18 +424,25 @@ class Memory:
     def before(self, work: Callable[..., Any], args: tuple[Any, ...]) -> Before:
         """The derivation at hand as far as a pass (`once`) that is to be run on these."""
         assert not self.book.definitions
-        return Before(self._key(cast(Any, work).__wrapped__, args, {}), dict(self.mappings), self._flags, self._parts, {})
+        key = self._key(cast(Any, work).__wrapped__, args, {})
+        return Before(work, args, key, self.book, dict(self.mappings), self._flags, self.needs, self._parts, {})
 
-    def known(self, before: Before, strategy: Strategy) -> "Made | None":
-        """What the pass made where it read the same, of a strategy under which a derivation comes to it in the same way. Nothing is derived, until
-        another derivation begins."""
-        root = self._roots.get(before.key)
-        if root is None:
-            return None
-        self.strategy, self.book, self._flags, self._parts = strategy, _Book(self), before.flags, before.parts
+    def resumed(self, before: Before, strategy: Strategy) -> Made:
+        """What the pass makes, or made where it read the same, of a strategy under which a derivation comes to it in the same way.
+
+        Raises what the pass does.
+        """
+        self.strategy, self.book, self.done = strategy, before.book, []
+        self._flags, self.needs, self._parts, self._now = before.flags, before.needs, before.parts, before.now
+        self.book.empty()
         self.mappings.update(before.mappings)
-        self._now = before.now
-        return root.found(self._now, self._anew)
+        root = self._roots.get(before.key)
+        found = None if root is None else root.found(self._now, self._anew)
+        if found is None:
+            self._now = dict(before.now)
+            before.work(*before.args)
+            found = cast(Made, self.done[-1])
+        return found
 
     def _anew(self, item: Item) -> Hashable:
         """A value; what follows from options alone is not kept."""

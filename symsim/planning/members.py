@@ -5,9 +5,9 @@ A rule that refuses a strategy before it reads a free option refuses all members
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,14 @@ class Ruled:
     def __init__(self) -> None:
         self.said: dict[str, list[_Ruled]] = {}
         self.apart: dict[Hashable, Ruled] = {}
+        self._laid: dict[Hashable, tuple[Sequence[Array], Array]] = {}
+
+    def laid(self, kind: str, arrays: Sequence[Array], make: Callable[[Sequence[Array]], Array]) -> Array:
+        """What follows from arrays over the axes of a grid, at all its points; made once of the same objects."""
+        key = (kind, *(id(array) if array.size > 1 else array.tobytes() for array in arrays))
+        if key not in self._laid:
+            self._laid[key] = arrays, make(arrays)
+        return self._laid[key][1]
 
 
 class Members(Family):
@@ -51,16 +59,16 @@ class Members(Family):
     def __init__(self, space: Space, chosen: Sequence[Array], free: frozenset[str], known: Ruled):
         """known: what rules said at other options, which holds here too where the options are the same that they read."""
         super().__init__(space, chosen)
-        self._free, self._ruled = free, known.said
+        self._free, self._known_rules = free, known
         # rules that somewhere read free options
         self._open: dict[str, Rule] = {}
         self.deciding = frozenset[str]()
 
     def mask(self, name: str, rule: Rule) -> Array:
-        found = next((r for r in self._ruled.get(name, ()) if r.holds(self.fields, self._free)), None)
+        found = next((r for r in self._known_rules.said.get(name, ()) if r.holds(self.fields, self._free)), None)
         if found is None:
             found = self._asked(name, rule)
-            self._ruled.setdefault(name, []).append(found)
+            self._known_rules.said.setdefault(name, []).append(found)
         if found.free:
             self._open[name] = rule
             self.deciding |= found.free
@@ -93,16 +101,56 @@ class Members(Family):
         return found
 
     @cached_property
-    def apart(self) -> list[tuple[Array, int]]:
-        """What tells which points share a derivation: of each option, and of what of the degrees decides it, the numbers of its values, and how many
-        there are."""
+    def inside(self) -> Array:
+        """Whether a point is of this family, of all of the grid."""
+        return self._known_rules.laid("inside", self.chosen, self._inside)
+
+    @cached_property
+    def broken(self) -> Array:
+        """The number of the first rule of `allowed` that refuses all members, or -1, of all points of the grid."""
+        return self._known_rules.laid("broken", self.masks, self._broken)
+
+    @cached_property
+    def runs(self) -> Array:
+        """Whether this member runs where some member may, of all points of the grid."""
+        return self._known_rules.laid("runs", self.here[len(self.masks) :], self._runs)
+
+    @cached_property
+    def codes(self) -> Array:
+        """Of all points of the grid numbers that are the same where these share a derivation."""
         options = [v for n, v in self.fields.items() if isinstance(v, np.ndarray) and n not in (*SIZES, *DEGREES, *SPLITS)]
-        found = []
-        for array in (*options, *map(np.asarray, flags_of(self).values())):
+        return self._known_rules.laid("codes", [*options, *map(np.asarray, flags_of(self).values())], self._codes)
+
+    def _inside(self, chosen: Sequence[Array]) -> Array:
+        found = np.ones(self.space.sizes, dtype=bool)
+        for axis, (positions, size) in enumerate(zip(chosen, self.space.sizes)):
+            if len(positions) < size:
+                there = np.zeros(size, dtype=bool)
+                there[positions] = True
+                found &= there.reshape([-1 if k == axis else 1 for k in range(found.ndim)])
+        return found.reshape(-1)
+
+    def _broken(self, masks: Sequence[Array]) -> Array:
+        found = np.array(-1, dtype=np.int16)
+        for number in reversed(range(len(masks))):
+            found = np.where(masks[number], found, np.int16(number))
+        return self._everywhere(found)
+
+    def _runs(self, masks: Sequence[Array]) -> Array:
+        return self._everywhere(reduce(np.logical_and, masks, np.array(True)))
+
+    def _codes(self, arrays: Sequence[Array]) -> Array:
+        found, values = np.zeros([1] * len(self.space.sizes), dtype=np.int64), 1
+        for array in arrays:
             distinct, which = np.unique(array, return_inverse=True)
             if len(distinct) > 1:
-                found.append((which.reshape(array.shape), len(distinct)))
-        return found
+                found = found * len(distinct) + which.reshape(array.shape)
+                values *= len(distinct)
+        return self._everywhere(found.astype(np.int32) if values < 1 << 31 else found)
+
+    def _everywhere(self, array: Array) -> Array:
+        """An array over some axes at all points of the grid."""
+        return np.broadcast_to(array, self.space.sizes).reshape(-1)
 
     @property
     def alike(self) -> bool:
@@ -171,43 +219,30 @@ def members_of(space: Space, free: frozenset[str], known: Ruled) -> list[Members
 
 def parted(apart: Sequence[Members], points: Array) -> Parts:
     """Points of a space, by their numbers, under one member's options."""
-    sizes = apart[0].space.sizes
-    positions = np.unravel_index(points, sizes)
+    positions = np.unravel_index(points, apart[0].space.sizes)
     part, broken = (np.full(len(points), -1, dtype=np.int32) for _ in range(2))
     here = np.zeros(len(points), dtype=bool)
     parts: list[Part] = []
     rules: list[tuple[str, Members | None, str]] = []
     deciding = frozenset[str]()
     for family in apart:
-        inside = np.ones(len(points), dtype=bool)
-        for at, chosen, size in zip(positions, family.chosen, sizes):
-            if len(chosen) < size:
-                inside &= np.isin(at, chosen)
-        own = np.flatnonzero(inside)
+        own = np.flatnonzero(family.inside[points])
         if not len(own):
             continue
         try:
-            allowed, told = family.allowed, family.apart
+            stops, codes = family.broken[points[own]], family.codes
         except InputError as error:
             broken[own] = len(rules)
             rules.append(("model", None, str(error)))
             continue
-        for name, mask in allowed:
-            lets = _at(mask, positions, own)
-            broken[own[~lets]] = len(rules)
-            rules.append((name, family, ""))
-            own = own[lets]
+        broken[own] = np.where(stops < 0, -1, stops + len(rules))
+        rules += [(name, family, "") for name, _ in family.allowed]
         deciding |= family.deciding
+        own = own[stops < 0]
         if not len(own):
             continue
-        for mask in family.here[len(allowed) :]:
-            here[own] = _at(mask, positions, own) if mask is family.here[len(allowed)] else here[own] & _at(mask, positions, own)
-        if len(family.here) == len(allowed):
-            here[own] = True
-        codes = np.zeros(len(own), dtype=np.int64)
-        for which, several in told:
-            codes = codes * several + _at(which, positions, own)
-        for members in _alike(own, codes):
+        here[own] = family.runs[points[own]]
+        for members in _alike(own, codes[points[own]]):
             part[members] = len(parts)
             parts.append(_part(family, positions, members, here))
     return Parts(parts, rules, part, here, broken, deciding)
@@ -219,12 +254,6 @@ def _alike(own: Array, codes: Array) -> list[Array]:
     members, rising = own[order], codes[order]
     starts = [0, *(np.flatnonzero(rising[1:] != rising[:-1]) + 1), len(own)]
     return [members[start:end] for start, end in zip(starts, starts[1:])]
-
-
-def _at(array: Array, positions: Sequence[Array], own: Array) -> Array:
-    """An array over the axes of a grid, at some points."""
-    found: Array = array[tuple(p[own] if n > 1 else 0 for p, n in zip(positions, array.shape))] if array.size > 1 else array.reshape(-1)[0]
-    return np.broadcast_to(found, own.shape)
 
 
 def _which(numbers: Array, size: int) -> Array:

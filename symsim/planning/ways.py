@@ -234,15 +234,12 @@ class Tree:
         strategy = self.of.under(chosen)
         if strategy is None:
             return _Node(None)
-        begun, made = next((one for one in self._begun if one.holds(strategy)), None), None
-        if begun is not None and begun.before is not None:
-            made = self.of.memory.known(begun.before, strategy)
-        if made is None and (begun is None or begun.before is not None):
-            args = self._inputs(strategy)
-            if begun is None:
-                begun = self._begins(strategy, args)
-            made = None if args is None else self._run(args)
-        if begun is None or made is None:
+        begun = next((one for one in self._begun if one.holds(strategy)), None) or self._begins(strategy)
+        if begun.before is None:
+            return _Node(None)
+        try:
+            made = self.of.memory.resumed(begun.before, strategy)
+        except (InputError, _NotYet):
             return _Node(None)
         heard = (at for name in made.options for at in self.of.deciding(name))
         return _Node(self.passes.way(made), tuple(dict.fromkeys((*begun.heard, *heard)))).after(chosen)
@@ -257,21 +254,12 @@ class Tree:
         except (InputError, _NotYet):
             return None
 
-    def _begins(self, strategy: Strategy, args: tuple[Any, ...] | None) -> _Begun:
-        of = self.of
+    def _begins(self, strategy: Strategy) -> _Begun:
+        of, args = self.of, self._inputs(strategy)
         heard = tuple(dict.fromkeys(at for name in order_of(of.memory.done)[0] for at in of.deciding(name)))
         values = {name: strategy.__dict__[name] for at in heard for name in of.choices[at].names}
         self._begun.append(_Begun(heard, values, None if args is None else of.memory.before(self.passes.work, args)))
         return self._begun[-1]
-
-    def _run(self, args: tuple[Any, ...]) -> Made | None:
-        try:
-            self.passes.work(*args)
-        except (InputError, _NotYet):
-            return None
-        made = self.of.memory.done[-1]
-        assert isinstance(made, Made)
-        return made
 
 
 def _same(one: Any, other: Any) -> bool:
