@@ -13,7 +13,7 @@ from symsim.planning.frameworks import FRAMEWORKS
 from symsim.planning.least import Trees
 from symsim.planning.search import Cell, Search
 from symsim.planning.space import Asked
-from symsim.planning.ways import _Begun, Tree
+from symsim.planning.ways import Tree, _Begun
 from tests.plan_bounds import searched, whole
 
 
