@@ -11,10 +11,10 @@ import pytest
 
 import symsim
 from symsim.api.showing import shown
-from symsim.grid.processes import forked
+from symsim.grid import processes
 from symsim.inputs.assumptions import ASSUMPTIONS, resolve
 from symsim.inputs.models import load_model
-from symsim.planning import search
+from symsim.planning import beside, search
 from symsim.planning.command import run_diff
 from symsim.planning.difference import Row, difference
 from symsim.planning.frameworks import FRAMEWORKS, Choice
@@ -62,7 +62,7 @@ def test_the_best_of_each_kind_is_that_of_all_configurations(made: Plan) -> None
 def test_two_processes_find_what_one_does(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the same certificate on one core, where the two halves of a space take turns."""
     begun = []
-    monkeypatch.setattr(search, "forked", lambda *given: begun.append(forked(*given)) or begun[-1])
+    monkeypatch.setattr(beside, "beside", lambda run: begun.append(run) or processes.beside(run))
     monkeypatch.setattr(search, "_FORK_PARTS", 2)
     monkeypatch.setattr(search, "_CELLS_A_ROUND", 1)
     found = []

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
 _SHARED: Any = None
+
+Send = Callable[[bytes], None]
+Receive = Callable[[], bytes]
 
 
 def cores() -> int:
@@ -26,6 +30,47 @@ def forked(what: Any, workers: int) -> "ProcessPoolExecutor":
     global _SHARED
     _SHARED = what
     return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork"), initializer=_begin)
+
+
+def beside(run: Callable[[Send, Receive], None]) -> "tuple[Send, Receive, Callable[[], None]]":
+    """A process forked from this one that runs something: what sends it a message, what receives its next one, and what ends it.
+
+    Receiving raises what the process did.
+    """
+    import multiprocessing
+    from queue import Empty
+
+    context = multiprocessing.get_context("fork")
+    there, here = context.Queue(), context.Queue()
+
+    def work() -> None:
+        _begin()
+        try:
+            run(here.put, there.get)
+        except Exception as error:
+            here.put(error)
+
+    def receive() -> bytes:
+        found = None
+        while found is None:
+            ended = not process.is_alive()
+            try:
+                found = here.get(timeout=1)
+            except Empty:
+                if ended:
+                    raise RuntimeError("a process ended before its work was done") from None
+        if isinstance(found, Exception):
+            raise found
+        return cast(bytes, found)
+
+    def end() -> None:
+        process.terminate()
+        process.join()
+        there.cancel_join_thread()
+
+    process = context.Process(target=work, daemon=True)
+    process.start()
+    return there.put, receive, end
 
 
 def shared() -> Any:

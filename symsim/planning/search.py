@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import heapq
 import math
-import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, cast
@@ -23,7 +22,7 @@ from symsim.evaluation.numbers import Evaluation
 from symsim.grid.axes import Axis, DerivedAxis
 from symsim.grid.family import Array
 from symsim.grid.names import field_of
-from symsim.grid.processes import cores, forked, shared
+from symsim.grid.processes import cores
 from symsim.grid.reported import Reported
 from symsim.grid.space import Space
 from symsim.grid.stored import Asked as Derivable
@@ -31,6 +30,7 @@ from symsim.grid.stored import Memories, shape
 from symsim.grid.variant import Variant, neighbours
 from symsim.inputs.traced import order_of
 from symsim.planning.account import Account, Found, Known
+from symsim.planning.beside import Pair
 from symsim.planning.frameworks import Choice
 from symsim.planning.least import OF_TRAINED, AllPasses, Least, Tables, Trees, empty
 from symsim.planning.members import Members, Part, Parts, Ruled, members_of, parted
@@ -48,13 +48,15 @@ _MOST_PARTED = 1 << 12
 _MOST_VALUES = 20_000
 # so many parts are worth a process
 _FORK_PARTS = 16
-# after which two processes tell each other what they found; while nothing was found there is nothing to tell
+# after which two searches tell each other what they found; while nothing was found there is nothing to tell
 _CELLS_A_ROUND = 4
 _CELLS_A_FIRST_ROUND = 24
 
 Progress = Callable[[str, float, float], None]
 Make = Callable[[Mapping[str, Any]], Base]
 Rows = tuple[int | None, ...]
+# what a search tells another: what became of configurations, and what was found, by kind of options and of points
+Told = tuple[Account | None, Sequence[tuple[tuple[str, ...], int, Found]]]
 # of choices that are not made, rows other than the first, by the choice's number
 Others = tuple[tuple[int, int], ...]
 
@@ -81,19 +83,6 @@ class Goal:
     top: int
 
 
-Answer = tuple[Account, Known, bool]
-
-
-@dataclass
-class Beside:
-    """A search beside this one, of cells of its own. ask: gives it a message, and what gives its answer; end: what ends it; answer: what gives the
-    answer to what it was asked last, None where it has no cells left."""
-
-    ask: Callable[[bytes], Callable[[], Answer]]
-    end: Callable[[], None] = lambda: None
-    answer: Callable[[], Answer] | None = None
-
-
 class Search:
     """The search of one space. axes, derived: the grid of sizes. choices: the options, each with its rows. make: the base of all points, given
     options."""
@@ -104,8 +93,10 @@ class Search:
         self.space = Space(make(self._options(self.whole)), self.axes, self.derived_axes, option="--allow")
         self.account = Account()
         self.known = Known()
-        self._beside: Beside | None = None
-        self._of_two = False
+        # of two searches this one, where it is the second; what it found since it told the other
+        self._pair: Pair | None = None
+        self._is_second = False
+        self._new: list[tuple[tuple[str, ...], int, Found]] = []
         self._waiting: list[tuple[float, int, int, Cell]] = []
         self._order = count()
         self._memories = Memories()
@@ -129,37 +120,52 @@ class Search:
         total = float(self.configurations)
         self._wait([Cell(self.whole, np.arange(self.space.points), np.zeros(self.space.points))])
         try:
-            while self._waiting or (self._beside is not None and self._beside.answer is not None):
-                if self._beside is None:
-                    self._round(1)
+            while self.busy if self._pair is None else self._pair.busy:
+                if self._pair is None:
+                    self._work(1)
                 else:
-                    self._round_of_both(self._beside)
+                    self._pair.round()
                 progress("searching", float(self.account.settled), total)
         finally:
-            if self._beside is not None:
-                self._beside.end()
+            if self._pair is not None:
+                self._pair.end()
         return sorted(self.known.best.values(), key=lambda f: (f.value, f.point))[: self.goal.top]
 
     def _wait(self, cells: Sequence[Cell]) -> None:
         for cell in cells:
             heapq.heappush(self._waiting, (float(cell.low.min()), cell.rows.count(None), next(self._order), cell))
 
-    def _round(self, cells: int | None = None) -> None:
-        """So many cells of those that wait, or as many as two processes do in turn, the one of the least bound first."""
-        for _ in range(cells or (_CELLS_A_ROUND if self.known.best else _CELLS_A_FIRST_ROUND)):
+    def _work(self, cells: int) -> None:
+        """So many cells of those that wait, the one of the least bound first."""
+        for _ in range(cells):
             if self._waiting:
                 self._wait(self._cut(heapq.heappop(self._waiting)[3]))
 
-    def _round_of_both(self, beside: Beside) -> None:
-        """A round here and one beside, after which each knows what the other found."""
-        self._round()
-        if beside.answer is None:
-            return
-        account, known, busy = beside.answer()
-        self.account.add(account)
-        for (*kind, code), found in known.best.items():
-            self.known.add(tuple(kind), code, found, self._sized, self.goal.top)
-        beside.answer = beside.ask(pickle.dumps(((), self.known))) if busy else None
+    # of two searches ---------------------------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def found(self) -> bool:
+        return bool(self.known.best)
+
+    def round(self) -> None:
+        self._work(_CELLS_A_ROUND if self.found else _CELLS_A_FIRST_ROUND)
+
+    def told(self) -> Told:
+        account, new, self._new = self.account, self._new, []
+        if self._is_second:
+            self.account = Account()
+        return account if self._is_second else None, new
+
+    def hear(self, told: Told) -> None:
+        account, new = told
+        if account is not None:
+            self.account.add(account)
+        for kind, code, found in new:
+            self.known.add(kind, code, found, self._sized, self.goal.top)
 
     # cells -------------------------------------------------------------------------------------------------------------
 
@@ -189,7 +195,7 @@ class Search:
     def _looked(self, cell: Cell) -> list[Cell]:
         """Evaluate the points of a cell, or bound them; what is left."""
         self.account.cells += 1
-        if not self._of_two:
+        if self._pair is None and not self._is_second:
             cell = self._divided(cell)
         return self._looked_here(cell) if len(cell.points) else []
 
@@ -199,34 +205,16 @@ class Search:
         parts = self._parts(cell.rows, cell.points)
         if len(parts.parts) < _FORK_PARTS:
             return cell
-        self._of_two = True
         order = neighbours([part.undone for part in parts.parts])
         points = np.zeros(self.space.points, dtype=bool)
         points[cell.points] = np.isin(parts.part, order[len(order) // 2 :])
         waiting, self._waiting = [own for *_, own in sorted(self._waiting)], []
-        theirs = [own for one in (cell, *waiting) if len((own := _of(one, points[one.points])).points)]
-        self._beside = self._other_process() if cores() > 1 else self._in_turn()
-        # asked now, so that it knows what is known here at this moment
-        self._beside.answer = self._beside.ask(pickle.dumps((theirs, self.known)))
+        second = copy(self)
+        second._is_second, second._waiting, second._new, second.account, second.known = True, [], [], Account(), deepcopy(self.known)
+        second._wait([own for one in (cell, *waiting) if len((own := _of(one, points[one.points])).points)])
+        self._pair = Pair(self, second, cores() > 1)
         self._wait([own for one in waiting if len((own := _of(one, ~points[one.points])).points)])
         return _of(cell, ~points[cell.points])
-
-    def _other_process(self) -> Beside:
-        pool = forked(self, 1)
-        return Beside(lambda message: pool.submit(_answered, message).result, lambda: pool.shutdown(cancel_futures=True))
-
-    def _in_turn(self) -> Beside:
-        other = copy(self)
-        other._waiting = []
-        return Beside(lambda message: lambda: other.answer(*pickle.loads(message)))
-
-    def answer(self, cells: Sequence[Cell], known: Known) -> Answer:
-        """Of a search beside one that has found `known`, a round with further cells: what became of them, what is known then, and whether any cells
-        are left."""
-        self.account, self.known = Account(), known
-        self._wait(cells)
-        self._round()
-        return self.account, self.known, bool(self._waiting)
 
     def _looked_here(self, cell: Cell) -> list[Cell]:
         """Evaluate the points of a cell, or bound them; what is left, part by part, cut by an option."""
@@ -393,7 +381,9 @@ class Search:
         order = np.lexsort((numbers, values, codes))
         _, first = np.unique(codes[order], return_index=True)
         for k in order[first]:
-            self.known.add(own, int(codes[k]), Found(float(values[k]), int(numbers[k]), self._options(cell.rows)), self._sized, self.goal.top)
+            found = own, int(codes[k]), Found(float(values[k]), int(numbers[k]), self._options(cell.rows))
+            self._new.append(found)
+            self.known.add(*found, self._sized, self.goal.top)
         return None
 
     def _free_choice(self, name: str, rows: Rows) -> int | None:
@@ -458,11 +448,6 @@ class Search:
                 codes = codes * len(which) + np.array([which[str(v)] for v in column.values]).reshape(shape)
                 several *= len(which)
         return codes.reshape(-1), several
-
-
-def _answered(asked: bytes) -> Answer:
-    found: Answer = shared().answer(*pickle.loads(asked))
-    return found
 
 
 def _of(cell: Cell, where: Array) -> Cell:
