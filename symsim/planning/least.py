@@ -325,7 +325,9 @@ class Least:
         return None not in self._blocks.values()
 
     def _of_kernels(self, name: str) -> Array | None:
-        ways = next((found for tree in self._trees.kernels[name] if (found := self._ways(tree))), None)
+        # while it is free what runs again, the least is that nothing does
+        trees = self._trees.kernels[name][1 if "recompute" in self._free else 0 :]
+        ways = next((found for tree in trees if (found := self._ways(tree))), None)
         return self._seconds(name, ways, True) if ways else None
 
     def _seconds(self, name: str, ways: Sequence[Way], kernels: bool) -> Array:
