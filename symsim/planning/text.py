@@ -91,17 +91,17 @@ def choices_rows(named: str, choices: Sequence[tuple[str, Choice]]) -> tuple[lis
     degrees += ["zero"] if len({c.result.strategy.zero for _, c in choices}) > 1 else []
     rows = []
     for place, choice in choices:
-        strategy, number = choice.result.strategy, choice.numbers
+        strategy, value = choice.result.strategy, choice.result.value
         rows.append(
             [
                 place,
                 *(_degree(strategy, n) for n in degrees),
                 str(strategy.micro_batch_size),
                 _recompute(choice),
-                seconds(number["time"]["step"]),
-                f"{number['tokens_per_second']:,.0f}",
-                percent(number["mfu"]).replace("\u2009", " "),
-                human(number["memory"]["peak"], BYTE),
+                seconds(float(value("time.step"))),
+                f"{value('tokens_per_second'):,.0f}",
+                percent(float(value("mfu"))).replace("\u2009", " "),
+                human(value("memory.peak"), BYTE),
             ]
         )
     return [named, *degrees, "b", "recompute", "step", "tokens/s", "MFU", "memory"], rows
