@@ -53,7 +53,9 @@ def eager_rope(k: Kernels, op: Op) -> None:
     """x * cos + rotate_half(x) * sin, in x's memory order; a module that ends in a cat makes [b heads s d]."""
     (x,), (y,) = op.inputs, op.outputs
     b, s, heads, d = k.dims_of(x)
-    turned = [run(k, "mul", [x, table], dtype=k.tensors[table].dtype) for table in tables(k, op.of(Rope).head, op.of(Rope).fraction, _tokens(k, x))]
+    made = tables(k, op.of(Rope).head, op.of(Rope).fraction, _tokens(k, x))
+    wide = module_code(k.profile.model).rotary_widened
+    turned = [run(k, "mul", [x, table], dtype="fp32" if wide else k.tensors[table].dtype) for table in made]
     if op.of(Rope).fraction < 1 or module_code(k.profile.model).rotary_concatenates:
         run(k, "cat", turned, (b, heads, s, d), into=y)
     else:
@@ -93,10 +95,27 @@ def eager_attention(k: Kernels, op: Op) -> None:
     if _picks_heads(k):
         picks = [k.make(f"{name}_head", [], "int64", "index") for name in ("key", "value")]
         k.emit("pick", [key, value], picks, saves=picks, name="pick")
+    q = _scaled(k, q)
     lowering = {"flash": flash_attention, "efficient": efficient_attention, "math": math_attention, "eager": written_attention}[kernel]
     if kernel != "eager":
         q, key, value = (cast(k, t, _type(k, value)) for t in (q, key, value))
     lowering(k, op, q, key, value, offsets)
+
+
+def _scaled(k: Kernels, q: str) -> str:
+    """Queries times a factor of their position."""
+    where, model = module_code(k.profile.model).queries_scaled, k.profile.model
+    if not where or (where != "every" and model.layer_kinds[model.kind_of(k.block.name)].rope):
+        return q
+    own = k.tensors[q].dtype
+    dtype = own if where == "every" else "fp32"
+    if where == "unturned_by_table":
+        factor = "position_factor"
+        k.tensors.setdefault(factor, Tensor(factor, ("s",), dtype, "table", None, "attention"))
+    else:
+        factor = k.make("position_factor", ("s",), dtype, "index")
+        k.emit("constant", [], [factor], name="position_factor")
+    return cast(k, run(k, "mul", [q, factor], dtype=dtype), own)
 
 
 def _type(k: Kernels, value: str) -> str:
@@ -198,14 +217,14 @@ def written_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets:
     types = ["fp32", "fp32", precision] if module_code(model).scores_in_fp32 else [precision] * 3
     parts = [cast(k, part, to) for part, to in zip(parts, types, strict=True)]
     operands = [in_order(k, t, ["b", at.heads, _keys(k, t), k.dims_of(t)[-1]]) for t in parts]
-    keys = "z"
-    if offsets:
+    keys, scale, by_result = "z", "", bool(offsets) and module_code(model).sinks_scale_result
+    if offsets and not by_result:
         keys = "z_and_sink"
         k.dims.setdefault(keys, Dim(k.dims["z"].size + 1))
     scores = Scores(k, op, keys)
     if model.attention.logit_softcap:
         scores.softmax("capped", precision)
-    code = module_code(model)
+    code, rows = module_code(model), ("b", at.heads, "s")
     if code.scores_bounded:
         scores.softmax("bounded", precision)
         scores.made.append(k.make("bound", [], "fp32", "index"))
@@ -213,8 +232,12 @@ def written_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets:
     if code.scores_filled:
         k.tensors.setdefault("mask", Tensor("mask", ("b", "s", "z"), "bool", "table", None, "attention"))
         masks = ["mask"]
-    if (offsets and not code.scores_in_fp32) or code.scores_shifted:
-        scores.tensor("largest", "int64", ["b", at.heads, "s"])
+    if by_result:
+        scores.tensor("scores", precision)
+        scores.tensor("log_of_sum", precision, rows)
+        scale = scores.tensor("result_scale", "fp32", rows)
+    elif (offsets and not code.scores_in_fp32) or code.scores_shifted:
+        scores.tensor("largest", "int64", rows)
     widened = bool(offsets) and code.sinks_in_fp32
     if code.softmax_in_compute_type and not widened:
         scores.softmax("probabilities", precision)
@@ -228,4 +251,6 @@ def written_attention(k: Kernels, op: Op, q: str, key: str, value: str, offsets:
         scores.dropout(precision)
     result = k.make("out", ["b", at.heads, "s", at.value_dim], precision)
     scores.emit([*operands, *offsets, *masks], result, masks)
+    if by_result:
+        result = run(k, "mul", [result, cast(k, scale, precision)])
     run(k, "copy", [result], k.dims_of(op.outputs[0]), into=op.outputs[0])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from symsim.inputs.architecture import Architecture
 from symsim.ir.block import Op
@@ -54,12 +55,16 @@ class ModuleCode:
     """Scores and weights as the logits are, without a copy in fp32."""
     top_k_first: bool = False
     """Softmax over the chosen experts only; every other softmax router is over all."""
+    chosen_first: bool = False
+    """The logits of the chosen experts are gathered, and scored and divided by their sum in their own type; a softmax of them is in fp32."""
     sparsemixer: bool = False
     """Two experts, one after the other, each with a softmax over the scores near the best."""
     rotary_concatenates: bool = False
     """apply_rotary_pos_emb ends in a cat."""
     rotary_in_fp32: bool = False
     """*RotaryEmbedding leaves cos and sin in fp32."""
+    rotary_widened: bool = False
+    """apply_rotary_pos_emb multiplies fp32 copies of queries and keys by tables in the type of the computation."""
     rotary_repeated: bool = False
     """apply_rotary_pos_emb makes interleaved tables anew in every layer."""
     rotary_repeated_by_call: bool = False
@@ -76,6 +81,10 @@ class ModuleCode:
     """eager_attention_forward without dtype=float32."""
     scores_in_fp32: bool = False
     """eager_attention_forward multiplies fp32 copies of queries and keys."""
+    queries_scaled: Literal["", "every", "unturned", "unturned_by_table"] = ""
+    """Queries are multiplied by a factor of their position: in every layer; in those without RoPE, in fp32; by factors that these share."""
+    sinks_scale_result: bool = False
+    """Softmax offsets are no column of the scores: what attention gives is multiplied by a sigmoid of the logarithm of their sum over the offset."""
     sinks_in_fp32: bool = False
     """Offsets of the softmax are fp32 parameters, and so are the scores that they are put beside."""
     scores_bounded: bool = False
@@ -101,17 +110,19 @@ _WIDE_ROUTER = ModuleCode(router_in_fp32=True, router_weight_in_fp32=True)
 
 MODULE_CODE = {
     "afmoe": ModuleCode(norm_weight_in_fp32=True, router_is_linear=True),
+    "aria_text": ModuleCode(top_k_first=True),
     "axk1": _ROUTER,
     "axk2": _ROUTER,
     "bailing_hybrid": ModuleCode(router_in_fp32=True, gated_norm_in_fp32=True, decay_bounded=True),
-    "beam": ModuleCode(router_in_fp32=True, norm_weight_in_fp32=True, rotary_in_fp32=True, glu_in_fp32=True),
+    "beam": ModuleCode(queries_scaled="unturned_by_table", router_in_fp32=True, norm_weight_in_fp32=True, rotary_in_fp32=True, glu_in_fp32=True),
     "biogpt": ModuleCode(softmax_in_compute_type=True),
     "codegen": ModuleCode(scores_in_fp32=True, rotary_in_fp32=True, rotary_repeated_by_call=True),
     "cohere": _CENTRED,
     "cohere2": _CENTRED,
-    "cohere2_moe": _CENTRED,
+    "cohere2_moe": ModuleCode(centred_norm=True, chosen_first=True),
     "cohere_compass_text": ModuleCode(centred_norm=True, rotary_by_row=True),
     "dbrx": ModuleCode(router_is_linear=True),
+    "cosmos3_edge_text": ModuleCode(rotary_by_row=True),
     "deepseek_v2": ModuleCode(router_in_fp32=True, rotary_complex=True),
     "deepseek_v3": _ROUTER,
     "deepseek_v32": _ROUTER,
@@ -166,24 +177,31 @@ MODULE_CODE = {
     ),
     "ibert": ModuleCode(linears_of_its_own=frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj"})),
     "jamba": ModuleCode(router_casts_weights=True),
-    "kolibri1": _ROUTER,
+    "kolibri1": ModuleCode(router_in_fp32=True, chosen_first=True),
     "kimi_linear": ModuleCode(router_in_fp32=True, gated_norm_in_fp32=True),
     "laguna": ModuleCode(router_casts_weights=True, shared_experts_first=True),
     "lara_mini": ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, gated_norm_in_fp32=True, router_in_fp32=True, router_casts_weights=True),
+    "lfm3": ModuleCode(rotary_in_fp32=True),
     "lfm2_moe": ModuleCode(router_in_compute_type=True),
-    "llama4_text": ModuleCode(router_casts_weights=True, rotary_complex=True, softmax_in_compute_type=True, router_is_linear=True),
+    "llama4_text": ModuleCode(
+        queries_scaled="unturned", router_casts_weights=True, rotary_complex=True, softmax_in_compute_type=True, router_is_linear=True
+    ),
     "mimo_v2_flash": ModuleCode(router_in_fp32=True, softmax_in_compute_type=True, scores_shifted=True, rotary_concatenates=True),
     "mpt": ModuleCode(scores_filled=True),
+    "ministral3": ModuleCode(queries_scaled="every"),
+    "mistral4": ModuleCode(router_in_compute_type=True, router_gathers=True, queries_scaled="every"),
     "minimax_m2": ModuleCode(rotary_concatenates=True),
-    "granitemoe_swa": ModuleCode(shared_gate_up_joined=True),
+    "granite_swa": ModuleCode(sinks_scale_result=True),
+    "granitemoe": ModuleCode(router_casts_weights=True, top_k_first=True),
+    "granitemoe_swa": ModuleCode(router_casts_weights=True, top_k_first=True, shared_gate_up_joined=True, sinks_scale_result=True),
     "granitemoehybrid": ModuleCode(router_casts_weights=True, top_k_first=True, shared_gate_up_joined=True),
-    "granitemoeshared": ModuleCode(shared_gate_up_joined=True),
+    "granitemoeshared": ModuleCode(router_casts_weights=True, top_k_first=True, shared_gate_up_joined=True),
     "mistral_large4_text": ModuleCode(router_in_fp32=True, router_gathers=True),
     "minimax_m3_vl_text": ModuleCode(rotary_concatenates=True, shared_experts_first=True, shared_gate_up_joined=True),
     "muse_glimmer_text": ModuleCode(plain_norm_by_power=True),
     "nemotron_h": ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, router_in_fp32=True),
-    "modernbert": ModuleCode(rotary_in_fp32=True),
-    "modernbert-decoder": ModuleCode(rotary_in_fp32=True),
+    "modernbert": ModuleCode(rotary_widened=True),
+    "modernbert-decoder": ModuleCode(rotary_widened=True, rotary_by_row=True),
     "olmo": ModuleCode(norm_in_fp32=True, rotary_in_fp32=True),
     "olmo2": _OLMO2,
     "olmo3": _OLMO2,
@@ -198,6 +216,8 @@ MODULE_CODE = {
     "phimoe": ModuleCode(sparsemixer=True, router_is_linear=True),
     "qwen2_moe": ModuleCode(router_casts_weights=True, shared_experts_first=True),
     "qwen3_moe": ModuleCode(router_casts_weights=True),
+    "qwen3_vl_text": ModuleCode(rotary_by_row=True),
+    "qwen3_vl_moe_text": ModuleCode(router_casts_weights=True, rotary_by_row=True),
     "qwen3_5_moe_text": ModuleCode(router_casts_weights=True, rotary_by_row=True, shared_experts_first=True),
     "qwen3_5_text": ModuleCode(rotary_by_row=True),
     "qwen3_next": ModuleCode(router_casts_weights=True, shared_experts_first=True),

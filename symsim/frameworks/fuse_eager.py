@@ -295,6 +295,9 @@ def eager_top_k(k: Kernels, op: Op) -> None:
         else:
             run(k, "softmax", [best], into=weights)
         return
+    if code.chosen_first:
+        _score_of_the_chosen(k, scores, weights, indices)
+        return
     scores = scores if code.router_in_compute_type else cast(k, scores, "fp32")
     scores = run(k, "sqrt", [run(k, "softplus", [scores])]) if at.score == "sqrtsoftplus" else run(k, at.score, [scores])
     if at.score != "softmax" or code.router_gathers:
@@ -315,6 +318,20 @@ def eager_top_k(k: Kernels, op: Op) -> None:
         cast(k, values, precision, into=weights)
     else:
         run(k, "scale", [values], into=weights)
+
+
+def _score_of_the_chosen(k: Kernels, scores: str, weights: str, indices: str) -> None:
+    """Logits of the experts that are chosen, with their biases where there are any, then their scores."""
+    chosen, at, moe = k.dims_of(indices), k.source.of(TopK) if k.source else TopK(), k.profile.model.moe
+    if moe and moe.moe_router_enable_expert_bias != "none":
+        k.emit("choose", [scores], [indices], name="choose")
+        values = run(k, "gather", [scores, indices], chosen)
+    else:
+        values = run(k, "topk", [scores], chosen, also=[indices])
+    values = run(k, at.score, [cast(k, values, "fp32") if at.score == "softmax" else values])
+    if at.normalise:
+        values = run(k, "div", [values, run(k, "sum", [values], chosen[:-1])])
+    run(k, "scale", [values], into=weights)
 
 
 def sparsemixer(k: Kernels, scores: str, weights: str, indices: str) -> None:

@@ -53,7 +53,7 @@ def outcomes(task: tuple[int, int, str]) -> list[Outcome]:
     last = Outcome(model_type, "not run", "", ({}, 0, 0, 0))
     for _ in range(40):
         config = without_dropout(draw(rng, model_type))
-        b, s = rng.randint(1, 3), rng.randint(8, 39)
+        b, s = rng.randint(2, 3), rng.randint(8, 39)
         try:
             architecture = read_config(config, "drawn", "config.json")[0]
         except InputError as error:
