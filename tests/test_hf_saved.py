@@ -69,3 +69,18 @@ def test_attention_both_ways_of_gemma_3() -> None:
     config = {**SIZES, "model_type": "gemma3_text", "num_key_value_heads": 2, "head_dim": 16, "sliding_window": 32}
     kinds = read_config({**config, "use_bidirectional_attention": True}, "saved", "config.json")[0].layer_kinds
     assert {name: (kind.bidirectional, kind.window) for name, kind in kinds.items()} == {"local": (True, 17), "full": (True, None)}
+
+
+def test_older_names_of_a_hub_that_transformers_reads() -> None:
+    """MiMo-V2-Flash's window is the tokens in front of the one that attends; GPT-NeoX's share of a head that turns is rotary_pct alone."""
+    mimo = {**SIZES, "model_type": "mimo_v2_flash", "num_key_value_heads": 2, "head_dim": 16, "n_routed_experts": 8, "moe_intermediate_size": 32}
+    windows = [
+        read_config({**mimo, **more}, "mimo", "config.json")[0] for more in ({"sliding_window": 9}, {"sliding_window_size": 8, "sliding_window": 5})
+    ]
+    assert windows[0] == windows[1]
+    neox = {**SIZES, "model_type": "gpt_neox"}
+    turned = [
+        read_config({**neox, **more}, "neox", "config.json")[0].attention.rotary_fraction
+        for more in ({"partial_rotary_factor": 1.0}, {"rotary_pct": 1.0})
+    ]
+    assert turned == [0.25, 1.0]

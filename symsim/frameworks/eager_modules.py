@@ -33,6 +33,8 @@ class ModuleCode:
     """The same of norms without a weight alone."""
     norm_in_fp32: bool = False
     """layer_norm of an fp32 copy."""
+    norm_by_steps: bool = False
+    """LayerNorm written out in the type of the computation: divided by the root of the variance."""
     centred_norm: bool = False
     """LayerNorm written out in fp32, with an fp32 weight."""
     router_in_fp32: bool = False
@@ -175,7 +177,12 @@ MODULE_CODE = {
         rotary_by_row=True,
         rotary_repeated=True,
     ),
-    "ibert": ModuleCode(linears_of_its_own=frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj"})),
+    "roformer": ModuleCode(softmax_in_compute_type=True, rotary_repeated=True),
+    "ibert": ModuleCode(
+        norm_by_steps=True,
+        softmax_in_compute_type=True,
+        linears_of_its_own=frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj"}),
+    ),
     "jamba": ModuleCode(router_casts_weights=True),
     "kolibri1": ModuleCode(router_in_fp32=True, chosen_first=True),
     "kimi_linear": ModuleCode(router_in_fp32=True, gated_norm_in_fp32=True),
@@ -226,8 +233,8 @@ MODULE_CODE = {
 }
 # attention of encoders, and of older decoders
 MODULE_CODE |= dict.fromkeys(
-    "albert bert bert-generation big_bird camembert ctrl distilbert electra ernie esm esmc gpt_neox_japanese gte jina_embeddings_v3 "
-    "kosmos_2_text_model megatron-bert nomic_bert rembert roberta roberta-prelayernorm roformer xlm-roberta xlm-roberta-xl".split(),
+    "albert bert bert-generation big_bird camembert ctrl data2vec-text distilbert electra ernie esm esmc gpt_neox_japanese gte jina_embeddings_v3 "
+    "kosmos_2_text_model megatron-bert nomic_bert rembert roberta roberta-prelayernorm xlm-roberta xlm-roberta-xl".split(),
     ModuleCode(softmax_in_compute_type=True),
 )
 _LLAMA = ModuleCode()

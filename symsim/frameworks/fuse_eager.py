@@ -86,6 +86,12 @@ def eager_norm(k: Kernels, op: Op) -> None:
     code, over, y = module_code(k.profile.model), op.of(Norm).over, op.outputs[0]
     precision = k.tensors[y].dtype if k.types is None else k.tensors[x].dtype
     rows = [d for d in k.dims_of(x) if d not in over]
+    if op.of(Norm).norm == "LayerNorm" and code.norm_by_steps:
+        centred = run(k, "sub", [x, run(k, "mean", [x], rows, kind="index", op_kind="norm", over=over)])
+        variance = run(k, "mean", [run(k, "pow", [centred])], rows, kind="index", op_kind="norm", over=over)
+        unscaled = run(k, "div", [centred, run(k, "sqrt", [run(k, "add", [variance], kind="index")], kind="index")])
+        run(k, "add", [run(k, "mul", [unscaled, parameters[0]]), *parameters[1:]], into=y)
+        return
     if op.of(Norm).norm == "LayerNorm" and not code.centred_norm:
         statistics = [k.make(n, rows, "fp32", "index") for n in ("mean", "rstd")]
         x = cast(k, x, "fp32") if code.norm_in_fp32 else x

@@ -88,12 +88,10 @@ def layers_of(model: Any) -> Any:
 
 def captured(model: Any, layer: int, ids: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What the model hands to one of its layers."""
-    import torch
 
     found: list[Any] = []
     hook = layers_of(model)[layer].register_forward_pre_hook(lambda _, args, kwargs: found.append((args, kwargs)), with_kwargs=True)
-    with torch.no_grad():
-        model(input_ids=ids, use_cache=False)
+    model(input_ids=ids, use_cache=False)
     hook.remove()
     (found,) = found
     return found
@@ -126,8 +124,13 @@ def alive(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[i
     if kwargs.get("shared_kv_states") is not None:  # keys and values that earlier layers made
         kwargs["shared_kv_states"] = {kind: tuple(map(_trained, pair)) for kind, pair in kwargs["shared_kv_states"].items()}
     outside = {t.untyped_storage()._cdata: t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
-    weights = {p.untyped_storage()._cdata for p in (*module.parameters(), *module.buffers())}
+    weights = _stores(module)
     packed: dict[int, int] = {}
+    slices = {  # a layer's own part of what was made for all layers
+        c: size
+        for c, t in outside.items()
+        if t is not x and t.requires_grad and (size := t.numel() * t.element_size()) < t.untyped_storage().nbytes()
+    }
     hold = []
 
     def pack(t: Any) -> Any:
@@ -139,7 +142,7 @@ def alive(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[i
         y = module(*args, **kwargs)
     y = y[0] if isinstance(y, tuple) else y
     ends = {c: packed[c] for c in (x.untyped_storage()._cdata, y.untyped_storage()._cdata) if c in packed}
-    tables = sum(size for c, size in packed.items() if c in outside and c not in ends and c not in weights)
+    tables = sum(size for c, size in packed.items() if c in outside and c not in ends and c not in weights and c not in slices)
     hold.clear()
     del y
     gc.collect()
@@ -147,17 +150,21 @@ def alive(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[i
         y = module(*args, **kwargs)
     y = y[0] if isinstance(y, tuple) else y
     gc.collect()
-    not_own = {*weights, *outside, y.untyped_storage()._cdata}
+    not_own = {*_stores(module), *outside, y.untyped_storage()._cdata}
     own = sum(size for c, (storage, size) in watch.made.items() if c not in not_own and not storage.expired())
-    return own + sum(ends.values()), tables
+    return own + sum(ends.values()) + sum(size for c, size in slices.items() if c in packed), tables
+
+
+def _stores(module: Any) -> set[int]:
+    """Of parameters and buffers: some modules replace theirs in a forward."""
+    return {p.untyped_storage()._cdata for p in (*module.parameters(), *module.buffers())}
 
 
 def _trained(t: Any) -> Any:
-    """An activation, as it is in training: with a gradient. Masks have as many dimensions as scores."""
+    """An activation, with a gradient of its own; tables and masks as they are."""
     import torch
 
-    activation = isinstance(t, torch.Tensor) and t.is_floating_point() and (t.dim() == 3 or t.shape[-2] != t.shape[-1])
-    return t.detach().requires_grad_() if activation else t
+    return t.detach().requires_grad_() if isinstance(t, torch.Tensor) and t.requires_grad else t
 
 
 def main() -> int:

@@ -46,6 +46,7 @@ from symsim.inputs.hf.fields import (
     qwen_windows,
     rotary_dim,
     rotary_fraction,
+    rotary_pct,
     rotary_scaled,
     shared,
     smollm3_mixers,
@@ -239,10 +240,10 @@ _FIRST: dict[str, Family] = {
         names={"hidden_size": ("n_embed",), "hidden_act": ("activation",)},
         unread={"apply_residual_connection_post_layernorm": "not read by modeling_falcon.py"}),
     "gpt_neox": Family(
-        {"hidden_act": "gelu", "hidden_dropout": 0.0, "use_parallel_residual": True, "attention_bias": True, "partial_rotary_factor": 0.25},
-        attention=BIASED | FUSED_MHA | {"rotary_fraction": rotary_fraction}, mlp=PLAIN | {"bias": True},
+        {"hidden_act": "gelu", "hidden_dropout": 0.0, "use_parallel_residual": True, "attention_bias": True, "rotary_pct": 0.25},
+        attention=BIASED | FUSED_MHA | {"rotary_fraction": rotary_pct}, mlp=PLAIN | {"bias": True},
         model=LAYERNORM | {"parallel_block": flag("use_parallel_residual"), "hidden_dropout": number("hidden_dropout")},
-        names={"partial_rotary_factor": ("rotary_pct",)}, heads_divide=True),
+        unread={"partial_rotary_factor": "not read by transformers: rotary_pct is"}, heads_divide=True),
     "opt": Family(
         {"dropout": 0.1, "hidden_act": "relu", "max_position_embeddings": 2048, "do_layer_norm_before": True, "layerdrop": 0.0,
          "_remove_final_layer_norm": False, "enable_bias": True, "layer_norm_elementwise_affine": True, "word_embed_proj_dim": None,

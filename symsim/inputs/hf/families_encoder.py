@@ -190,9 +190,9 @@ ENCODERS: dict[str, Family] = {
         require=TIED | {"hidden_dropout_prob": (0.0, "dropout behind attention and none behind the network is not supported")},
         unread={"classifier_dropout_prob": "classification and generation heads"}),
     "esm": Family(
-        _CAUSES, attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True, "activation": "gelu"}, mixers=unless_decoder, names=_NAMES,
+        _CAUSES, attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True, "activation": "gelu_python"}, mixers=unless_decoder, names=_NAMES,
         model=_MASKED_HEAD | _DROPOUT | {
-            "head_transform": "gelu", "embedding_norm": flag("emb_layer_norm_before"), "position_embedding": esm_positions,
+            "head_transform": "gelu_python", "embedding_norm": flag("emb_layer_norm_before"), "position_embedding": esm_positions,
             "position_embedding_rows": integer("max_position_embeddings"), "embedding_dropout": 0.0},
         require={"is_folding_model": (False, "a model that folds proteins is not supported")},
         unread={"mask_token_id": "names a token", "vocab_list": "names tokens", "token_dropout": "scale, clamp or noise, elementwise",

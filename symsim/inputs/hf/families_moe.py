@@ -140,7 +140,8 @@ SPARSE: dict[str, Family] = {
         require={"moe_apply_router_weight_on_input": (False, "transformers refuses anything but false")},
         unread=_ROUTER | {"moe_router_logit_softcapping": "scale, clamp or noise, elementwise", "norm_topk_prob": "always so"}),
     "mimo_v2_flash": Family(
-        {"partial_rotary_factor": 0.334}, attention={"qkv_bias": flag("attention_bias"), "v_head_dim": integer("v_head_dim")}, mixers=mimo_mixers,
+        {"partial_rotary_factor": 0.334, "sliding_window_size": None},
+        attention={"qkv_bias": flag("attention_bias"), "v_head_dim": integer("v_head_dim")}, mixers=mimo_mixers,
         ffns=sparse_from(1), moe=DEEPSEEK_MOE | {"moe_shared_expert_intermediate_size": None},
         unread=_ROUTER | {"attention_value_scale": "scale, clamp or noise, elementwise", "n_shared_experts": "no shared expert is built"}),
     # text towers

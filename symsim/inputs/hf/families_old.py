@@ -6,7 +6,7 @@ from symsim.inputs.architecture import LayerKind
 from symsim.inputs.hf.config import Config, choose, flag, integer, number
 from symsim.inputs.hf.families_encoder import AFTER, TIED, unless_decoder
 from symsim.inputs.hf.family import Family
-from symsim.inputs.hf.fields import FUSED_MHA, LAYERNORM, PLAIN, SQUARE, four_wide, gpt_rotary, rotary_fraction
+from symsim.inputs.hf.fields import FUSED_MHA, LAYERNORM, PLAIN, SQUARE, four_wide, gpt_rotary, rotary_pct
 
 # fmt: off
 
@@ -78,11 +78,11 @@ OLD: dict[str, Family] = {
                            "hidden_dropout": number("resid_dropout"), "embedding_dropout": number("embed_dropout")},
         names={"hidden_act": ("activation_function",)}, unread={"attention_layers": "attention_types written out"}),
     "gpt_neox_japanese": Family(
-        {"partial_rotary_factor": 1.0},
-        attention=FUSED_MHA | {"rotary_fraction": rotary_fraction}, mixers=last_biased,
+        {"rotary_pct": 1.0},
+        attention=FUSED_MHA | {"rotary_fraction": rotary_pct}, mixers=last_biased,
         mlp=PLAIN | {"ffn_hidden_size": lambda c: c.integer("hidden_size") * c.integer("intermediate_multiple_size")},
         model=LAYERNORM | {"hidden_dropout": number("hidden_dropout"), "embedding_dropout": 0.0},
-        names={"partial_rotary_factor": ("rotary_pct",)}, heads_divide=True),
+        unread={"partial_rotary_factor": "not read by transformers: rotary_pct is"}, heads_divide=True),
     "biogpt": Family(
         attention=_HEADS | {"qkv_bias": True, "out_bias": True}, mlp=PLAIN | {"bias": True}, require=_NO_INNER_DROPOUT,
         model=LAYERNORM | {"position_embedding": "learned", "embedding_scale": flag("scale_embedding"),

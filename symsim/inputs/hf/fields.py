@@ -45,8 +45,8 @@ def falcon_groups(c: Config) -> int | None:
     return 1 if multi_query else None
 
 
-def rotary_fraction(c: Config) -> float:
-    """partial_rotary_factor stands at the top level, or inside the rope dictionary since transformers 5."""
+def rotary_fraction(c: Config, outside: str = "partial_rotary_factor") -> float:
+    """partial_rotary_factor stands at the top level (under the name `outside`), or inside the rope dictionary since transformers 5."""
     for place in ("rope_parameters", "rope_scaling"):
         inner = c.values.get(place)
         if isinstance(inner, Mapping) and "partial_rotary_factor" in inner:
@@ -55,7 +55,12 @@ def rotary_fraction(c: Config) -> float:
                 raise c.refuse(f"{place}.partial_rotary_factor", "a number from 0 to 1", value)
             c.notes[place] = "only its partial_rotary_factor counts: attention.rotary_fraction"
             return float(value)
-    return c.number("partial_rotary_factor")
+    return c.number(outside)
+
+
+def rotary_pct(c: Config) -> float:
+    """Of GPT-NeoX, outside the rope dictionary by that name alone."""
+    return rotary_fraction(c, "rotary_pct")
 
 
 def rotary_scaled(c: Config) -> bool:

@@ -52,8 +52,11 @@ def mimo_mixers(c: Config) -> list[LayerKind]:
     and softmax offsets."""
     types = _types(c, lambda c: lambda i: i == 0 or (i + 1) % 6 == 0)
     groups, heads = c.integer("num_key_value_heads"), c.integer("num_attention_heads")
+    before = c.optional("sliding_window_size")
     made = []
     for kind, name in zip(typed(c, types), types, strict=True):
+        if before and kind.window:  # tokens in front of the one that attends
+            kind = kind.model_copy(update={"window": before + 1})
         local = name == "sliding_attention"
         _heads(c, "num_attention_heads", heads, groups * (1 + local))
         own = {"rotary_fraction": _turned(c, name, 0.334)} | ({"num_query_groups": 2 * groups, "sinks": True} if local else {})
