@@ -112,7 +112,9 @@ def test_no_pass_asks_for_a_framework_by_name():
 @pytest.mark.parametrize("fact", [f.name for f in fields(ModuleCode)])
 def test_each_fact_of_module_code_shows(fact, monkeypatch):
     """A model lowered with modules that are so runs other kernels than one whose modules are not."""
-    model = "mixtral-8x7b" if fact.startswith(("router", "top_k", "sparsemixer")) else "gpt3-175b" if fact.endswith("_norm") else DENSE
+    model = (
+        "mixtral-8x7b" if fact.startswith(("router", "top_k", "chosen_first", "sparsemixer")) else "gpt3-175b" if fact.endswith("_norm") else DENSE
+    )
     model = "qwen1.5-moe-a2.7b" if fact.startswith("shared") else model
     elsewhere = {
         "norm_in_fp32": "gpt3-175b",
@@ -121,6 +123,8 @@ def test_each_fact_of_module_code_shows(fact, monkeypatch):
         "gated_norm_in_fp32": "kimi-linear-48b-a3b",
         "decay_bounded": "kimi-linear-48b-a3b",
         "sinks_in_fp32": "gpt-oss-20b",
+        "sinks_scale_result": "gpt-oss-20b",
+        "norm_by_steps": "gpt3-175b",
     }
     model = elsewhere.get(fact, model)
     strategy = "fusion=eager,tuner_type=lora,target_modules=all_linear" if fact in ("router_is_linear", "linears_of_its_own") else "fusion=eager"
@@ -132,5 +136,9 @@ def test_each_fact_of_module_code_shows(fact, monkeypatch):
         return [repr((b.placed.block.ops, b.placed.block.tensors)) for b in blocks.values()]
 
     before = kernels()
-    monkeypatch.setitem(MODULE_CODE, code, replace(MODULE_CODE[code], **{fact: frozenset({"o_proj"}) if fact == "linears_of_its_own" else True}))
+    monkeypatch.setitem(
+        MODULE_CODE,
+        code,
+        replace(MODULE_CODE[code], **{fact: {"linears_of_its_own": frozenset({"o_proj"}), "queries_scaled": "every"}.get(fact, True)}),
+    )
     assert kernels() != before

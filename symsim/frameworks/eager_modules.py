@@ -97,6 +97,8 @@ class ModuleCode:
     """Scores behind a mask of every row's are filled with the least number of their type, which keeps the mask; in others it is added."""
     glu_in_fp32: bool = False
     """The gated activation works on fp32 copies of both its operands."""
+    glu_clamps: bool = False
+    """What is activated, and what it is multiplied with, are clamped."""
     picks_heads: bool = False
     """_split_heads takes keys and values by a list of one index, which autograd keeps."""
     linears_of_its_own: frozenset[str] = frozenset()
@@ -225,6 +227,12 @@ MODULE_CODE = {
     "qwen3_moe": ModuleCode(router_casts_weights=True),
     "qwen3_vl_text": ModuleCode(rotary_by_row=True),
     "qwen3_vl_moe_text": ModuleCode(router_casts_weights=True, rotary_by_row=True),
+    **dict.fromkeys(
+        "qwen2_vl_text qwen2_5_vl_text qwen2_5_omni_text paddleocr_vl_text glm4v_text glm_ocr_text".split(), ModuleCode(rotary_by_row=True)
+    ),
+    "qwen3_omni_moe_text": ModuleCode(router_casts_weights=True, rotary_by_row=True),
+    "glm4v_moe_text": ModuleCode(router_in_fp32=True, rotary_by_row=True),
+    "step3p5": ModuleCode(glu_clamps=True),
     "qwen3_5_moe_text": ModuleCode(router_casts_weights=True, rotary_by_row=True, shared_experts_first=True),
     "qwen3_5_text": ModuleCode(rotary_by_row=True),
     "qwen3_next": ModuleCode(router_casts_weights=True, shared_experts_first=True),

@@ -140,7 +140,8 @@ def eager_activation(k: Kernels, op: Op) -> None:
         gated = run(k, "mul", [clamped, run(k, "sigmoid", [run(k, "scale", [clamped])])])
         run(k, "mul", [run(k, "add", [run(k, "clamp", rest)]), gated], into=y)
         return
-    wide = at.gated and module_code(k.profile.model).glu_in_fp32
+    code = module_code(k.profile.model)
+    wide = at.gated and code.glu_in_fp32
     if wide:
         gate, *rest = (cast(k, part, "fp32") for part in op.inputs[:2])
     result = "" if at.gated else y
@@ -170,6 +171,8 @@ def eager_activation(k: Kernels, op: Op) -> None:
         result = run(k, "gelu" if function.startswith("gelu") else function, [gate], into=result)
     if wide:
         cast(k, run(k, "mul", [result, rest[0]]), k.tensors[y].dtype, into=y)
+    elif at.gated and code.glu_clamps:
+        run(k, "mul", [run(k, "clamp", [result]), run(k, "clamp", rest)], into=y)
     elif at.gated:
         run(k, "mul", [result, rest[0]], into=y)
 

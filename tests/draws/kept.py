@@ -44,9 +44,10 @@ def theirs(config: dict[str, Any], layer: int, b: int, s: int) -> tuple[int, int
     for more in (wanted, {}):
         values = dict(config)
         made = AutoConfig.for_model(values.pop("model_type"), **values)
-        auto = AutoModelForCausalLM if type(made) in AutoModelForCausalLM._model_mapping else AutoModel  # a text tower alone
+        auto = next((auto for auto in (AutoModelForCausalLM, AutoModel) if type(made) in auto._model_mapping), None)
+        build = auto.from_config if auto else tower(made)._from_config
         try:
-            model = auto.from_config(made, attn_implementation="eager", dtype=torch.bfloat16, **more).train()
+            model = build(made, attn_implementation="eager", dtype=torch.bfloat16, **more).train()
         except ValueError as error:
             if not more or "experts" not in str(error):
                 raise
@@ -60,6 +61,14 @@ def theirs(config: dict[str, Any], layer: int, b: int, s: int) -> tuple[int, int
             module.float()
     ids = torch.randint(0, made.vocab_size, (b, s))
     return alive(layers_of(model)[layer], *captured(model, layer, ids))
+
+
+def tower(made: Any) -> Any:
+    """The module of a text tower that is no model of its own: the one of its module code that is called so and has its config."""
+    import importlib
+
+    code = importlib.import_module(type(made).__module__.replace("configuration_", "modeling_"))
+    return next(one for name, one in vars(code).items() if name.endswith("TextModel") and one.config_class is type(made))
 
 
 def kernel(q: Any, k: Any, v: Any, g: Any, beta: Any, **_: Any) -> tuple[Any, None]:

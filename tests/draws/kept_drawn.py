@@ -27,6 +27,9 @@ from symsim.inputs.hf import SUPPORTED, read_config
 
 DELTA_RULES = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lara_mini", "kimi_linear", "bailing_hybrid")
 
+SECTIONED = ("qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text", "qwen3_omni_moe_text", "paddleocr_vl_text",
+             "glm4v_text", "glm4v_moe_text", "glm_ocr_text")  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -57,6 +60,13 @@ def without_dropout(config: Json) -> Json:
         made["attn_config"] = made["attn_config"] | {"attn_pdrop": 0.0}
     if made["model_type"] in DELTA_RULES:  # whose convolutions and gates have their own activation, which is SiLU in all models
         made["hidden_act"] = "silu"
+    if made["model_type"] in SECTIONED:  # positions are three numbers, each of which turns a section of a head
+        head = made.get("head_dim") or made["hidden_size"] // made["num_attention_heads"]
+        part = made["model_type"] in ("glm4v_text", "glm4v_moe_text") and 0.5 or 1
+        half = int(head * part) // 2
+        sections = [half - 2 * (half // 3), half // 3, half // 3]
+        made["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": sections, "partial_rotary_factor": part}
+        made.pop("partial_rotary_factor", None)
     return made
 
 
