@@ -18,7 +18,7 @@ _UNHEARD_FIRST, _UNHEARD = 3, 1
 
 
 class Talking(Protocol):
-    """A search as it talks. busy: whether there is anything left to do; found: whether it knows of anything that was found; told: what it has to tell
+    """A search as it talks. busy: whether there is anything left to do; found: whether it knows of anything that was found; news: what it has to tell
     since it was asked last."""
 
     @property
@@ -26,7 +26,7 @@ class Talking(Protocol):
     @property
     def found(self) -> bool: ...
     def round(self) -> None: ...
-    def told(self) -> Any: ...
+    def news(self) -> Any: ...
     def hear(self, told: Any) -> None: ...
 
 
@@ -51,7 +51,7 @@ class Side:
         if self._search.busy:
             self._search.round()
         self._rounds += 1
-        self._send(pickle.dumps((self._search.told(), self._search.busy)))
+        self._send(pickle.dumps((self._search.news(), self._search.busy)))
 
 
 class Pair:

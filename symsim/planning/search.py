@@ -154,7 +154,7 @@ class Search:
     def round(self) -> None:
         self._work(_CELLS_A_ROUND if self.found else _CELLS_A_FIRST_ROUND)
 
-    def told(self) -> Told:
+    def news(self) -> Told:
         account, new, self._new = self.account, self._new, []
         if self._is_second:
             self.account = Account()
