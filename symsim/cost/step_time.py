@@ -74,7 +74,7 @@ def step_time(book: Derivation, system: System, lowered: Lowered) -> None:
 def from_blocks(book: Derivation, system: System, lowered: Lowered, network: Network, blocks: Mapping[tuple[str, bool], BlockTime]) -> None:
     """The definitions of time that stand on those of blocks: of stage i, and of the step."""
     _stage_times(book, network, lowered, blocks)
-    _boundary(book, network, lowered)
+    define_boundary(book, network, lowered)
     define_tail(book, network, lowered)
     _step(book, system, lowered)
 
@@ -235,7 +235,7 @@ def _backward_of(block: str) -> Expr:
 
 
 @once
-def _boundary(book: Derivation, network: Network, lowered: Lowered) -> None:
+def define_boundary(book: Derivation, network: Network, lowered: Lowered) -> None:
     """One boundary tensor between neighbouring stages: its shape ahead of it where shapes vary, and the launch behind it where the
     host waits (Megatron-Core p2p_communication.py)."""
     strategy = lowered.profile.strategy

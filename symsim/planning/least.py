@@ -42,7 +42,7 @@ from symsim.lowering.lowered import Kept, Lowered
 from symsim.lowering.tuned import tuned
 from symsim.pipeline.schedules import schedule_of
 from symsim.pipeline.stages import runs
-from symsim.planning.ways import KEPT_FREE, STAY, TAIL, Chosen, Derivations, Tree, Way, following, of_block, of_kernels, staying
+from symsim.planning.ways import BOUNDARY, KEPT_FREE, STAY, TAIL, Chosen, Derivations, Tree, Way, following, of_block, of_kernels, staying
 from symsim.program.points import values_at
 from symsim.program.program import Program
 from symsim.program.scope import Scope
@@ -173,8 +173,17 @@ class Tables:
         return self._values([self._around.base.value("m")])[0]
 
     @cached_property
-    def vpp(self) -> Array:
-        return self._values([self._around.base.value("vpp")])[0]
+    def rounds(self) -> tuple[Array, Array, Array]:
+        """Stages, chunks of each, and micro-batches that a chunk has in a row."""
+        pp, vpp, group = self._values([self._around.base.value(name) for name in ("pp", "vpp", "group")])
+        return pp, vpp, np.minimum(group, self.m)
+
+    @cached_property
+    def exchanges(self) -> Array:
+        """How often the pipeline waits for a boundary tensor, where its closed form says how often."""
+        bubble = schedule_of(self._variant.result.strategy).bubble
+        often = bubble.substitute({"tc": expr(1)}) - bubble.substitute({"tc": ZERO})
+        return self._values([self._around.base.lower(often)])[0]
 
     @cached_property
     def capacity(self) -> Array:
@@ -226,13 +235,15 @@ class Tables:
         nothing, share = self._values([none, one])
         return [*found, (nothing, share - nothing)]
 
-    def tail(self, way: Way) -> Array:
-        """Seconds that follow the pipeline at least, at points: of messages that computation hides what it never does."""
-        return cast(Array, self._vector(way, self._tail))
+    def tail(self, way: Way) -> tuple[Array, Array]:
+        """Seconds that follow the pipeline at least, at points, where computation hides of messages what it never does; and those of a boundary tensor."""
+        return cast("tuple[Array, Array]", self._vector(way, self._tail))
 
-    def _tail(self, way: Way) -> Array:
+    def _tail(self, way: Way) -> tuple[Array, Array]:
         ever = [Definition(of_stage("t", phase=phase), expr(_EVER), SECOND, "longer than any stage") for phase in _PHASES]
-        return self._values([self._reported([*way.definitions.values(), *ever]).quantity(TAIL.text)])[0]
+        own = self._reported([*way.definitions.values(), *ever])
+        tail, boundary = self._values([own.quantity(TAIL.text), own.base.value(BOUNDARY.text)])
+        return tail, boundary
 
     def _vector(self, way: Way, make: Callable[[Way], Any]) -> Any:
         key = make.__name__, way
@@ -307,13 +318,14 @@ class Least:
 
     def time_of_kernels(self) -> Array:
         """The least seconds of a step, of which kernels alone are looked at."""
-        return self._time({name: self._of_kernels(name) for name in self._trees.names})
+        return self._time({name: self._of_kernels(name) for name in self._trees.names}, np.zeros(len(self._at)))
 
     def time(self) -> Array:
         """The least seconds of a step."""
-        each = self._blocks.items()
-        pipeline = self._time({name: self._of_kernels(name) if ways is None else self._seconds(name, ways, False) for name, ways in each})
-        return pipeline if schedule_of(self._strategy).placement == "mirrored" else pipeline + self._tail()
+        each, tails = self._blocks.items(), [self._tables.tail(way) for way in self._ways(self._trees.following) or ()]
+        tail, boundary = (np.minimum.reduce([one[k][self._at] for one in tails]) if tails else np.zeros(len(self._at)) for k in (0, 1))
+        pipeline = self._time({name: self._of_kernels(name) if ways is None else self._seconds(name, ways, False) for name, ways in each}, boundary)
+        return pipeline if schedule_of(self._strategy).placement == "mirrored" else pipeline + tail
 
     @cached_property
     def _blocks(self) -> Mapping[str, list[Way] | None]:
@@ -355,7 +367,8 @@ class Least:
         uniform = strategy.recompute == "full" and strategy.recompute_method == "uniform" and elsewhere == (None, None)
         return uniform and self._free.isdisjoint(_OF_LAYERS)
 
-    def _time(self, of_layer: Mapping[str, Array | None]) -> Array:
+    def _time(self, of_layer: Mapping[str, Array | None], boundary: Array) -> Array:
+        """Of layers, and of a boundary tensor, what they take at least."""
         places, classes = self._tables.places
         at, strategy = self._at, self._strategy
         known = {name: self._tables.spread(one, at) for name, one in of_layer.items() if one is not None}
@@ -371,15 +384,20 @@ class Least:
         # no rank works through its micro-batches before the others have done what comes first, as far as closed forms rise with every stage's time
         if strategy.pp > 1 and resolve(self._trees.base.assumptions)["step_barrier"] == "true":
             if schedule.name == "interleaved":
-                least = least + (total - slowest) / self._tables.vpp[at]
+                least = least + (total - slowest) / self._tables.rounds[1][at] + self._returned(total, slowest, boundary)
             elif schedule.name == "1f1b":
                 last = np.maximum.reduce([np.where(place.there[at] & (place.loss[at] > 0), own, 0.0) for place, own in zip(places, stages)])
-                least = np.maximum(least, total + (m - 1) * last)
+                least = np.maximum(least, total + (m - 1) * last) + self._tables.exchanges[at] * boundary
         return cast(Array, least)
 
-    def _tail(self) -> Array:
-        ways = self._ways(self._trees.following)
-        return np.minimum.reduce([self._tables.tail(way)[self._at] for way in ways]) if ways else np.zeros(len(self._at))
+    def _returned(self, total: Array, slowest: Array, boundary: Array) -> Array:
+        """What an interleaved pipeline waits for micro-batches on their way through the chunks: forward and backward together, which
+        are no more than in its closed form each by itself."""
+        pp, vpp, group = (one[self._at] for one in self._tables.rounds)
+        waits = self._strategy.overlap_p2p_comm and not self._strategy.overlap_p2p_comm_warmup_flush
+        back = np.maximum(2 * pp * boundary + (total - group * slowest) / vpp, 2 * group * boundary if waits else 0.0)
+        waited = 0 if self._strategy.overlap_p2p_comm else self._tables.m[self._at] * vpp
+        return cast(Array, (vpp - 1) * back + 2 * (pp - 1 + waited) * boundary)
 
     # memory ------------------------------------------------------------------------------------------------------------
 

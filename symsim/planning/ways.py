@@ -23,7 +23,7 @@ from symsim.cost.count import count_parameters, define_kept, derived_sizes
 from symsim.cost.memory_rank import rank_of
 from symsim.cost.memory_static import define_static
 from symsim.cost.reserve import RESERVES, define_reserve
-from symsim.cost.step_time import define_tail, network_of
+from symsim.cost.step_time import define_boundary, define_tail, network_of
 from symsim.errors import InputError
 from symsim.frameworks.kernels import Profile
 from symsim.inputs.architecture import Architecture
@@ -404,11 +404,12 @@ def _follows(book: Derivation, system: System, model: Architecture, strategy: St
 def _following(book: Derivation, network: Network, lowered: Lowered) -> None:
     count_parameters(lowered, book)
     define_tail(book, network, lowered)
+    define_boundary(book, network, lowered)
 
 
 STAY = tuple(of_stage("M", part) for part in ("weights", "gradients", "optimizer", "constant"))
 KEPT_FREE = tuple(of_step("M_reserve", part) for part in RESERVES)
-TAIL = of_stage("t", "tail")
+TAIL, BOUNDARY = of_stage("t", "tail"), Key("tc", "pipeline")
 
 
 def staying() -> Passes:
@@ -418,5 +419,5 @@ def staying() -> Passes:
 
 
 def following() -> Passes:
-    """What follows the pipeline: gradients reduced, the update, parameters gathered."""
-    return Passes(_follows, _following, lambda key: key == TAIL)
+    """What follows the pipeline: gradients reduced, the update, parameters gathered; and what goes from stage to stage."""
+    return Passes(_follows, _following, lambda key: key in (TAIL, BOUNDARY))
