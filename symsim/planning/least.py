@@ -236,7 +236,7 @@ class Tables:
         return [*found, (nothing, share - nothing)]
 
     def tail(self, way: Way) -> tuple[Array, Array]:
-        """Seconds that follow the pipeline at least, at points, where computation hides of messages what it never does; and those of a boundary tensor."""
+        """Seconds that follow the pipeline at least (computation hides of messages what it never does), and those of a boundary tensor, at points."""
         return cast("tuple[Array, Array]", self._vector(way, self._tail))
 
     def _tail(self, way: Way) -> tuple[Array, Array]:
