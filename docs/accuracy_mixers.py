@@ -25,7 +25,11 @@ DIFFERS = (
     "2 b a s (s + 1) + 2 b a s^2 bytes more; Mistral Large 4 trains a factor of every rotary frequency, qk_rope_head_dim / 2 parameters in all, "
     "which "
     "are a buffer in 5.23 and are not counted.",
-    "**DBRX's experts**, a loop of its own, are counted as grouped products: they keep what those keep.",
+    "**Experts of DBRX and Step 3.5**, loops of their own, are counted as grouped products: of R = b s K rows the loop keeps 2 R h bytes more, and "
+    "8 R + 4 E less.",
+    "**Micro-batches of one** where attention is written out: what is transposed stays where it lies in memory, so that values that are a slice of "
+    "a wider projection (latent attention, joined weights) keep the whole of it, and no copy.",
+    "**Activations of delta rules** (short convolutions, output gates) are SiLU, as in every published model, whatever `hidden_act` says.",
 )
 
 

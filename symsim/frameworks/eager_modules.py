@@ -125,7 +125,7 @@ MODULE_CODE = {
     "cohere2": _CENTRED,
     "cohere2_moe": ModuleCode(centred_norm=True, chosen_first=True),
     "cohere_compass_text": ModuleCode(centred_norm=True, rotary_by_row=True),
-    "dbrx": ModuleCode(router_is_linear=True),
+    "dbrx": ModuleCode(router_is_linear=True, router_in_compute_type=True),
     "cosmos3_edge_text": ModuleCode(rotary_by_row=True),
     "deepseek_v2": ModuleCode(router_in_fp32=True, rotary_complex=True),
     "deepseek_v3": _ROUTER,

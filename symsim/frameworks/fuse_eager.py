@@ -2,8 +2,8 @@
 
 A declared operation becomes the aten operations its module runs; what each keeps for backward follows from
 its row of `OPERATIONS` alone (torch tools/autograd/derivatives.yaml). Casts and copies make new storage, views do not, and a tensor's `dims`
-are in memory order. Storage that autograd saves on a branch it drops afterwards is not counted. Two modules are taken for
-their plainer relatives: Llama 4's router and experts (which run every expert on every token), and DBRX's bf16 router.
+are in memory order. Storage that autograd saves on a branch it drops afterwards is not counted. Modules that are taken for
+their plainer relatives: Llama 4's router and experts (which run every expert on every token), and the experts of DBRX and Step 3.5 (a loop).
 """
 
 from __future__ import annotations

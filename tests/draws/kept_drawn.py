@@ -27,6 +27,7 @@ from symsim.inputs.hf import SUPPORTED, read_config
 
 DELTA_RULES = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lara_mini", "kimi_linear", "bailing_hybrid")
 
+LOOPS = ("dbrx", "step3p5")  # whose experts run one after the other
 SECTIONED = ("qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text", "qwen3_omni_moe_text", "paddleocr_vl_text",
              "glm4v_text", "glm4v_moe_text", "glm_ocr_text")  # fmt: skip
 
@@ -97,6 +98,10 @@ def outcomes(task: tuple[int, int, str]) -> list[Outcome]:
             except InputError as error:
                 last = Outcome(model_type, "refused", str(error), asked)
                 break
+            moe = architecture.moe
+            if model_type in LOOPS and moe and kinds[layer].endswith("moe"):  # docs/accuracy.md
+                rows = b * s * moe.moe_router_topk
+                ours = (ours[0] + (2 * architecture.hidden_size - 8) * rows - 4 * moe.num_moe_experts, ours[1])
             ours_theirs = f"{kinds[layer]}: kept and tables, ours {ours}, transformers {theirs}: {ours[0] - theirs[0]:+d}, {ours[1] - theirs[1]:+d}"
             found.append(Outcome(model_type, "equal" if ours == theirs else "different", ours_theirs, asked))
         else:

@@ -147,10 +147,11 @@ SPARSE: dict[str, Family] = {
     # text towers
     "step3p5": Family(
         {"num_nextn_predict_layers": 0}, attention=BIASED | {"qk_norm": "head", "head_gate": True}, mixers=step_mixers, ffns=step_ffns,
-        mlp=GATED | {"bias": flag("mlp_bias")}, model={"norm_unit_offset": True},
-        moe=experts("n_routed_experts", "moe_intermediate_size", **_SIGMOID, moe_router_enable_expert_bias="buffer",
+        mlp=GATED | {"bias": flag("mlp_bias"), "activation": "silu"}, model={"norm_unit_offset": True},
+        moe=experts("n_routed_experts", "moe_intermediate_size", **_SIGMOID, activation="silu", moe_router_enable_expert_bias="buffer",
                     shared_expert_bias=flag("mlp_bias"), moe_shared_expert_intermediate_size=integer("share_expert_dim")),
-        unread=_ROUTER | {"swiglu_limits": "scale, clamp or noise, elementwise", "swiglu_limits_shared": "scale, clamp or noise, elementwise",
+        unread=_ROUTER | {"hidden_act": "not read by transformers: always SiLU",
+                          "swiglu_limits": "scale, clamp or noise, elementwise", "swiglu_limits_shared": "scale, clamp or noise, elementwise",
                           "moe_router_scaling_factor": "scale, clamp or noise, elementwise",
                           "num_local_experts": "n_routed_experts says how many there are", "gating": "every head has a gate"}),
     "glm4v_moe_text": Family(
