@@ -123,7 +123,7 @@ MODULE_CODE = {
     "codegen": ModuleCode(scores_in_fp32=True, rotary_in_fp32=True, rotary_repeated_by_call=True),
     "cohere": _CENTRED,
     "cohere2": _CENTRED,
-    "cohere2_moe": ModuleCode(centred_norm=True, chosen_first=True),
+    "cohere2_moe": ModuleCode(centred_norm=True, chosen_first=True, router_casts_weights=True),
     "cohere_compass_text": ModuleCode(centred_norm=True, rotary_by_row=True),
     "dbrx": ModuleCode(router_is_linear=True, router_in_compute_type=True),
     "cosmos3_edge_text": ModuleCode(rotary_by_row=True),

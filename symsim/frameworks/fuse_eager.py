@@ -340,7 +340,10 @@ def _score_of_the_chosen(k: Kernels, scores: str, weights: str, indices: str) ->
     values = run(k, at.score, [cast(k, values, "fp32") if at.score == "softmax" else values])
     if at.normalise:
         values = run(k, "div", [values, run(k, "sum", [values], chosen[:-1])])
-    run(k, "scale", [values], into=weights)
+    if module_code(k.profile.model).router_casts_weights:
+        cast(k, values, k.profile.strategy.precision, into=weights)
+    else:
+        run(k, "scale", [values], into=weights)
 
 
 def sparsemixer(k: Kernels, scores: str, weights: str, indices: str) -> None:

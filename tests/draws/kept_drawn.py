@@ -61,6 +61,8 @@ def without_dropout(config: Json) -> Json:
         made["attn_config"] = made["attn_config"] | {"attn_pdrop": 0.0}
     if made["model_type"] in DELTA_RULES:  # whose convolutions and gates have their own activation, which is SiLU in all models
         made["hidden_act"] = "silu"
+    if made["model_type"] == "albert":  # whose groups of several layers are one module
+        made["inner_group_num"] = 1
     if made["model_type"] in SECTIONED:  # positions are three numbers, each of which turns a section of a head
         head = made.get("head_dim") or made["hidden_size"] // made["num_attention_heads"]
         part = made["model_type"] in ("glm4v_text", "glm4v_moe_text") and 0.5 or 1

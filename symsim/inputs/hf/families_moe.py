@@ -15,6 +15,7 @@ from symsim.inputs.hf.fields import (
     SQUARE,
     after_first,
     cohere_norm,
+    cohere_normed,
     cohere_sigmoid,
     expert_groups,
     experts,
@@ -85,7 +86,7 @@ SPARSE: dict[str, Family] = {
         attention=BIASED, mixers=cohere_moe_windows, ffns=sparse_from("first_k_dense_replace"),
         mlp=GATED | {"ffn_hidden_size": integer("prefix_dense_intermediate_size")},
         moe=experts("num_experts", "intermediate_size", moe_router_pre_softmax=False, moe_router_score_function=cohere_sigmoid,
-                    norm_topk_prob=flag("norm_topk_prob"), moe_shared_expert_intermediate_size=shared("num_shared_experts", "intermediate_size")),
+                    norm_topk_prob=cohere_normed, moe_shared_expert_intermediate_size=shared("num_shared_experts", "intermediate_size")),
         model={"normalization": cohere_norm, "parallel_block": True, "norms": ("pre_attention",)},
         unread={"shared_expert_combination_strategy": "scale, clamp or noise, elementwise"}),
     "exaone_moe": Family(

@@ -338,6 +338,11 @@ def cohere_sigmoid(c: Config) -> str:
     return c.word("expert_selection_fn", {"softmax": "softmax", "sigmoid": "sigmoid"})
 
 
+def cohere_normed(c: Config) -> bool:
+    """modeling_cohere2_moe.py: only sigmoids of the chosen experts are divided by their sum."""
+    return c.flag("norm_topk_prob") and cohere_sigmoid(c) == "sigmoid"
+
+
 BASE: Fields = {
     "hidden_size": integer("hidden_size"),
     "vocab_size": integer("vocab_size"),
