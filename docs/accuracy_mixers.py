@@ -43,7 +43,7 @@ def section() -> str:
         "Forward FLOPs of a small model, as torch's FlopCounterMode counts transformers' module code, and bytes that a layer keeps for backward: "
         "storages",
         "that are alive after its forward on real tensors. Equal to the FLOP and to the byte, but for what is listed below",
-        "(`tests/mixer_cases.py`; `tests/draws/huggingface.py` and `tests/draws/kept.py` make more). Megatron-Core's Mamba mixer is in "
+        "(`tests/mixer_cases.py`; `tests/draws/huggingface.py` and `tests/draws/kept_drawn.py` make more). Megatron-Core's Mamba mixer is in "
         "megatron.json.",
         "",
         "| mixer | model types | FLOPs equal | kept bytes equal |",
