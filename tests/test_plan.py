@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from symsim.planning.frameworks import FRAMEWORKS, Choice
 from symsim.planning.knobs import single_changes
 from symsim.planning.plan import Plan, plan
 from symsim.planning.space import Asked, _without, space_of
+from symsim.planning.text import choices_table
 from tests.in_process import run
 from tests.plan_bounds import checked, searched
 
@@ -305,3 +307,15 @@ def test_several_sizes_are_a_curve_of_the_best_of_each() -> None:
     assert ended.returncode == 0 and [r["world"] for r in rows] == [2, 4, 8]
     alone = plan(MODEL, SYSTEM, world=4, global_batch_size=32, fix=FIXED + ",recompute=none", top=1)
     assert rows[1]["best"][0]["strategy"] == alone.best[0].text and rows[1]["certificate"] == alone.certificate.to_json()
+
+
+WIDE = {"recompute": "selective", "recompute_modules": ("mla_up_proj", "layernorm"), "cp": 2, "ep": 256, "vpp": 12}
+
+
+def test_the_table_of_the_best_is_as_wide_as_a_terminal(made: Plan) -> None:
+    long = []
+    for choice in made.best:
+        strategy = choice.result.strategy.model_copy(update=WIDE)
+        long.append(("1", replace(choice, result=replace(choice.result, strategy=strategy))))
+    lines = choices_table("", "", long).splitlines()
+    assert len(lines) > 2 and max(map(len, lines)) <= 80 and all("mla_up_proj+layernorm" in line for line in lines[2:])

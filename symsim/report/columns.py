@@ -21,15 +21,17 @@ def wrapped(text: str, indent: str = "", hanging: int | None = None) -> str:
 
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, width: int = WIDTH) -> str:
-    """Columns two blanks apart, the first `left` of them flush left; a table too wide has its first column cut."""
+    """Columns two blanks apart, or one where that is too wide, the first `left` of them flush left; of one still too wide the first column is cut."""
     cells = [list(header), *map(list, rows)]
     widths = [max(len(r[c]) for r in cells) for c in range(len(header))]
-    excess = sum(widths) + 2 * len(widths) - width
+    apart = 2 if sum(widths) + 2 * len(widths) <= width else 1
+    excess = sum(widths) + apart * len(widths) - width
     if excess > 0:
-        widths[0] = max(4, widths[0] - excess)
+        widths[0] = max(min(4, widths[0]), widths[0] - excess)
         for r in cells:
             r[0] = r[0] if len(r[0]) <= widths[0] else r[0][: widths[0] - 1] + "~"
-    lines = ["  " + "  ".join(c.ljust(w) if n < left else c.rjust(w) for n, (c, w) in enumerate(zip(r, widths))).rstrip() for r in cells]
+    blanks = " " * apart
+    lines = [blanks + blanks.join(c.ljust(w) if n < left else c.rjust(w) for n, (c, w) in enumerate(zip(r, widths))).rstrip() for r in cells]
     return "\n".join([title, *lines])
 
 
