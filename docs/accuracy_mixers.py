@@ -29,7 +29,8 @@ DIFFERS = (
     "8 R + 4 E less.",
     "**Micro-batches of one** where attention is written out: what is transposed stays where it lies in memory, so that values that are a slice of "
     "a wider projection (latent attention, joined weights) keep the whole of it, and no copy.",
-    "**Activations of delta rules** (short convolutions, output gates) are SiLU, as in every published model, whatever `hidden_act` says.",
+    "**Activations of delta rules and state spaces** (short convolutions, output gates) are SiLU, as in every published model, whatever "
+    "`hidden_act` says.",
 )
 
 

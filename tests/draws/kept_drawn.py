@@ -25,7 +25,7 @@ from huggingface import SAME_CLASS, Draw, Json, _quiet, draw
 from symsim.errors import InputError
 from symsim.inputs.hf import SUPPORTED, read_config
 
-DELTA_RULES = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lara_mini", "kimi_linear", "bailing_hybrid")
+OWN_ACTIVATION = ("bamba", "granitemoehybrid", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lara_mini", "kimi_linear", "bailing_hybrid")
 
 LOOPS = ("dbrx", "step3p5")  # whose experts run one after the other
 SECTIONED = ("qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text", "qwen3_omni_moe_text", "paddleocr_vl_text",
@@ -59,7 +59,7 @@ def without_dropout(config: Json) -> Json:
     made = config | dict.fromkeys(dropouts, 0.0)
     if isinstance(made.get("attn_config"), dict) and "attn_pdrop" in made["attn_config"]:
         made["attn_config"] = made["attn_config"] | {"attn_pdrop": 0.0}
-    if made["model_type"] in DELTA_RULES:  # whose convolutions and gates have their own activation, which is SiLU in all models
+    if made["model_type"] in OWN_ACTIVATION:  # whose convolutions and gates work by it too, which is SiLU in all models
         made["hidden_act"] = "silu"
     if made["model_type"] == "albert":  # whose groups of several layers are one module
         made["inner_group_num"] = 1
@@ -127,10 +127,12 @@ def told(found: list[Outcome]) -> str:
 
 
 def main() -> int:
+    from transformers import CONFIG_MAPPING
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--each", type=int, default=1, help="configs of a type")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--types", default=",".join(name for name in SUPPORTED if name not in SAME_CLASS))
+    parser.add_argument("--types", default=",".join(name for name in SUPPORTED if name not in SAME_CLASS and name in CONFIG_MAPPING))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     tasks = [(given.seed, i, name) for name in given.types.split(",") for i in range(given.each)]
