@@ -48,12 +48,15 @@ half walk are fitted forms of this project (`symsim calibrate` gives the coeffic
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from symsim.algebra.expr import Expr, Number, ceil, expr, maximum, minimum, symbol
 from symsim.inputs.known import Known, Latency, Plain, Positive
 
+# kernels whose seconds are kept: blocks of other layouts and options have the same
+_KEPT = 1 << 12
 TILE = 128
 PARTS = 4  # tiles of 64 x 64 in one of 128 x 128: into so many at most a tile is cut where multiprocessors have none
 HEAD = 128  # the head size from which attention's products take longer than what runs beside them; in FP8, at twice the rate, twice that
@@ -162,6 +165,7 @@ def values(kernels: Kernels) -> dict[str, Fraction]:
     return {name: found.value if found else Fraction(0) for name, found in known.items()}
 
 
+@lru_cache(_KEPT)
 def gemm(
     m: Expr | Number,
     n: Expr | Number,
@@ -214,6 +218,7 @@ def gemm_bytes(
     return groups * (width_in * (m * k + k * n) + written * m * n)
 
 
+@lru_cache(_KEPT)
 def attention(
     b: Expr | Number,
     heads: Expr | Number,
