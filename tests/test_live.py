@@ -184,6 +184,18 @@ def test_a_page_answers_from_its_address_and_by_its_sliders(tmp_path: Path) -> N
     assert re.fullmatch(rf"#b=2&B_2=\d+(\.\d+)?&memory={tight}&kept=1", found["then"])
 
 
+@needs_browser
+def test_a_step_of_a_count_of_tiles_is_no_change_for_a_percent(tmp_path: Path) -> None:
+    """Rows of experts that fill their tiles: a hundredth of a percent more load takes one more tile of each."""
+    there = symsim.derive("mixtral-8x7b", "tp=2,sp=true,pp=4,ep=8,etp=1,dp=8,global_batch_size=256", system="h100-sxm")
+    write_report(there, tmp_path / "report.html")
+    told = (tmp_path / "report.html").read_text().replace("<body>", f"<body>{_TOLD}").replace("</body>", f"{_ASKED}</body>")
+    found = json.loads(titled(told, tmp_path).replace("&amp;", "&"))
+    shares = {row[0]: float(row[2].replace("\u2212", "-").removesuffix(" %")) for row in found["binds"]}
+    known = Step(there).elasticities
+    assert len(shares) == 3 and shares == pytest.approx({name: known[name] for name in shares}, rel=0.02)
+
+
 def chosen(beside: Variants) -> Iterator[tuple[dict[str, str], dict[str, Any], Evaluation | str]]:
     """Of every combination of what a page offers the labels, the options, and what is made of it."""
     values = product(*([(choice.name, said, options) for said, options in choice.values] for choice in beside.choices))

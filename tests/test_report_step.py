@@ -401,6 +401,16 @@ def test_roofline_holds_every_point_under_its_roof(case: str) -> None:
         assert y1 - y0 == pytest.approx(x1 - x0) and y2 == y1 and x2 == pytest.approx(edges.across)  # 45 degrees, then level
 
 
+def test_the_slope_to_a_higher_roof_does_not_cross_the_name_of_a_lower_one() -> None:
+    picture = roofline_picture(step("fp8"))
+    edges, drawn = plot.frame(picture), plot.svg(picture)
+    unit = min(440 / edges.across, 340 / edges.up)
+    at = {name: float(x) for x, name in re.findall(r'<text x="([\d.]+)" y="[\d.]+"[^>]*>(fp8|bf16) ', drawn)}
+    bends = {name: 96 + edges.x(peak / picture.bandwidth) * unit for name, peak in picture.peaks}
+    # a line of text is 13 high and stands 5 above its roof, and the slope goes up by as much as across
+    assert at["bf16"] > bends["bf16"] + 5 + 13 and at["fp8"] > bends["fp8"]
+
+
 def test_fp8_and_bf16_have_roofs_of_their_own() -> None:
     assert [name for name, _ in roofline_picture(step("fp8")).peaks] == ["fp8", "bf16"]
     assert [name for name, _ in roofline_picture(step("dense")).peaks] == ["bf16"]

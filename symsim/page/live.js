@@ -88,14 +88,19 @@ const results = (now, then) => {
 
 /* beside a state: the numbers of the machine that move its step most, and how far a size can go */
 // of a hundredth of a percent, times a hundred: what the report says, of elasticities
-const MOST = 3, MORE = 1.0001;
+const MOST = 3, MORE = 1.0001, LARGE = 0.001;
 const changed = (k, value) => state.map((old, other) => other === k ? value : old);
 const meaning = k => at(`row-${k}`).title;
 const binding = now => {
   const step = now["time.step"];
   const shares = step === undefined ? [] : PAGE.inputs.map((one, k) => {
-    const there = one.whole || !state[k] || (one.share && state[k] * MORE > 1) ? now : evaluated(changed(k, state[k] * MORE));
-    return [k, there.why ? 0 : (there["time.step"] / step - 1) * 0.01 / (MORE - 1)];
+    const still = one.whole || !state[k] || (one.share && state[k] * MORE ** 2 > 1);
+    const at = more => still ? now : evaluated(changed(k, state[k] * more));
+    const change = (there, here) => there.why ? 0 : (there["time.step"] / here["time.step"] - 1) * 0.01 / (MORE - 1);
+    const first = at(MORE), share = change(first, now);
+    // a step of a count of tiles is no slope: the change behind it
+    const behind = Math.abs(share) > LARGE ? change(at(MORE ** 2), first) : share;
+    return [k, Math.abs(behind) < Math.abs(share) / 2 ? behind : share];
   });
   const first = shares.filter(([, share]) => share).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, MOST);
   const row = ([k, share]) => `<tr><td><code>${PAGE.inputs[k].name}</code></td><td>${meaning(k)}</td><td class="r">${share < 0 ? "\u2212" : "+"}${four(Math.abs(100 * share))} %</td></tr>`;

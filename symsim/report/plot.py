@@ -18,6 +18,8 @@ from symsim.report.document import Point, Roofline
 _INK, _DOT, _NAMED = "#16181d", "#56B4E9", "#0072B2"
 _HALO = 'paint-order="stroke" stroke="#fff" stroke-width="4" stroke-opacity="0.8"'
 _ROOM = 140.0  # in SVG's units, that the label of a roof takes
+# of a roof below another, by so much behind its bend: the slope to the higher one goes on beside the bend
+_BESIDE, _BESIDE_TEX = 22.0, 5.0
 _LABEL = 24.0  # millimetres that the bandwidth's label takes left of its roof
 _LARGEST, _SMALLEST = 9.0, 2.5  # radius of a point with all and with none of the time, in SVG's units
 
@@ -118,12 +120,14 @@ def svg(plot: Roofline) -> Markup:
         made.append(f'<path d="M{left} {y:.1f}H{left + wide:.1f}" stroke="#dfe1e6"/>')
         made.append(f'<text x="{x - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">{rate(value, "FLOP/s")}</text>')
     made.append(f'<text x="{left + wide / 2:.1f}" y="{top + high + 38:.1f}" text-anchor="middle">FLOP a byte of HBM traffic</text>')
+    highest = max(peak for _, peak in plot.peaks)
     for name, peak in plot.peaks:
         corners = [at(*c) for c in roof(plot, edges, peak)]
         made.append(f'<path d="M{" L".join(f"{x:.1f} {y:.1f}" for x, y in corners)}" stroke="{_INK}" stroke-width="1.6" fill="none"/>')
         # beside the ridge, where few kernels are
         (ridge, y), (x, _) = corners[-2:]
-        where = f'x="{ridge + 6:.1f}"' if x - ridge > _ROOM else f'x="{x - 4:.1f}" text-anchor="end"'
+        start = ridge + (6 if peak == highest else _BESIDE)
+        where = f'x="{start:.1f}"' if x - start > _ROOM else f'x="{x - 4:.1f}" text-anchor="end"'
         last.append(f'<text {where} y="{y - 5:.1f}" {_HALO}>{escape(name)} {rate(peak, "FLOP/s")}</text>')
     (x0, y0), (x1, y1), _ = (at(*c) for c in roof(plot, edges, plot.peaks[0][1]))
     if x1 - x0 > 60:
@@ -167,12 +171,14 @@ def picture(plot: Roofline, escaped: Callable[[str], str]) -> str:
         made.append(rf"\put(0,{at:.2f}){{\textcolor[gray]{{0.8}}{{\line(1,0){{{wide:.2f}}}}}}}\put(-1.5,{at:.2f}){{\makebox(0,0)[r]{{{said}}}}}")
     made.append(rf"\put({wide / 2:.2f},-9){{\makebox(0,0)[c]{{FLOP a byte of HBM traffic}}}}")
     made.append(r"\linethickness{0.8pt}")
+    highest = max(peak for _, peak in plot.peaks)
     for name, peak in plot.peaks:
         corners = [(x * unit, y * unit) for x, y in roof(plot, edges, peak)]
         made += [line(a, b) for a, b in zip(corners, corners[1:]) if a != b]
         (ridge, y), (x, _) = corners[-2:]
         title = escaped(f"{name} {rate(peak, 'FLOP/s')}")
-        left, corner = (ridge + 1, "bl") if (x - ridge) / wide > _ROOM / 440 else (x - 1, "br")
+        start = ridge + (1 if peak == highest else _BESIDE_TEX)
+        left, corner = (start, "bl") if (x - start) / wide > _ROOM / 440 else (x - 1, "br")
         last.append(rf"\put({left:.2f},{y + 1.2:.2f}){{\makebox(0,0)[{corner}]{{\fboxsep0.5pt\colorbox{{white}}{{{title}}}}}}}")
     (x0, y0), (x1, y1), _ = roof(plot, edges, plot.peaks[0][1])
     along = min(max((x1 - x0) / 2 * unit, _LABEL), (x1 - x0) * unit - 2)
