@@ -242,7 +242,7 @@ MODULE_CODE = {
 # attention of encoders, and of older decoders
 MODULE_CODE |= dict.fromkeys(
     "albert bert bert-generation big_bird camembert ctrl data2vec-text distilbert electra ernie esm esmc gpt_neox_japanese gte jina_embeddings_v3 "
-    "kosmos_2_text_model megatron-bert nomic_bert rembert roberta roberta-prelayernorm xlm-roberta xlm-roberta-xl".split(),
+    "kosmos_2_text_model megatron-bert nomic_bert openai-gpt rembert roberta roberta-prelayernorm xlm-roberta xlm-roberta-xl".split(),
     ModuleCode(softmax_in_compute_type=True),
 )
 _LLAMA = ModuleCode()

@@ -97,13 +97,19 @@ def layers_of(model: Any) -> Any:
 
 def captured(model: Any, layer: int, ids: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What the model hands to one of its layers."""
-
     found: list[Any] = []
     hook = layers_of(model)[layer].register_forward_pre_hook(lambda _, args, kwargs: found.append((args, kwargs)), with_kwargs=True)
     model(input_ids=ids, use_cache=False)
     hook.remove()
     (found,) = found
-    return found
+    args, kwargs = found  # a store of keys and values, which some models make whatever they are asked, would be added to again
+    return tuple(map(_not_stored, args)), {name: _not_stored(value) for name, value in kwargs.items()}
+
+
+def _not_stored(value: Any) -> Any:
+    from transformers import Cache, EncoderDecoderCache
+
+    return None if isinstance(value, Cache | EncoderDecoderCache) else value
 
 
 def alive(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, int]:
@@ -149,7 +155,7 @@ def alive(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[i
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
         y = module(*args, **kwargs)
-    y = y[0] if isinstance(y, tuple) else y
+    y = y[0] if isinstance(y, tuple | list) else y
     ends = {c: packed[c] for c in (x.untyped_storage()._cdata, y.untyped_storage()._cdata) if c in packed}
     tables = sum(size for c, size in packed.items() if c in outside and c not in ends and c not in weights and c not in slices)
     hold.clear()
@@ -157,7 +163,9 @@ def alive(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[i
     gc.collect()
     with Watch() as watch:
         y = module(*args, **kwargs)
-    y = y[0] if isinstance(y, tuple) else y
+    y = y[0] if isinstance(y, tuple | list) else y
+    if kwargs.get("shared_kv_states") is not None:  # a table of the model's forward, which ends with it
+        kwargs["shared_kv_states"].clear()
     gc.collect()
     not_own = {*_stores(module), *outside, y.untyped_storage()._cdata}
     own = sum(size for c, (storage, size) in watch.made.items() if c not in not_own and not storage.expired())

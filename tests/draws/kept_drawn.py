@@ -27,6 +27,7 @@ from symsim.inputs.hf import SUPPORTED, read_config
 
 OWN_ACTIVATION = ("bamba", "granitemoehybrid", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lara_mini", "kimi_linear", "bailing_hybrid")
 
+IN_PARTS = {*SAME_CLASS, "xlm", "flaubert"}  # no types of transformers, and those without a module a layer
 LOOPS = ("dbrx", "step3p5")  # whose experts run one after the other
 SECTIONED = ("qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text", "qwen3_omni_moe_text", "paddleocr_vl_text",
              "glm4v_text", "glm4v_moe_text", "glm_ocr_text")  # fmt: skip
@@ -132,7 +133,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--each", type=int, default=1, help="configs of a type")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--types", default=",".join(name for name in SUPPORTED if name not in SAME_CLASS and name in CONFIG_MAPPING))
+    parser.add_argument("--types", default=",".join(name for name in SUPPORTED if name not in IN_PARTS and name in CONFIG_MAPPING))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     tasks = [(given.seed, i, name) for name in given.types.split(",") for i in range(given.each)]
