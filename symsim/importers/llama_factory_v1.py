@@ -150,12 +150,18 @@ def _context(keys: Keys, strategy: dict[str, Any]) -> None:
 
 
 def _degrees(keys: Keys, strategy: dict[str, Any]) -> tuple[int | None, str]:
-    """The ranks that the file tells, and by what."""
+    """The ranks that the file tells, and by what; HSDP's replicas and ep."""
     dp = keys.integer("dp_size", None, to="dp", least=1)
     replicas = keys.integer("mp_replicate_size", 1, to="num_distributed_optimizer_instances", least=1)
     shards = keys.integer("mp_shard_size", None, to="dp", least=1)
     if replicas > 1:
         strategy["num_distributed_optimizer_instances"] = replicas
+    ep = keys.integer("dist_config.ep_size", 1, to="ep", least=1)
+    if keys.has("dist_config.name") and keys.given["dist_config.name"].value == "fsdpturbo":
+        if ep > 1:
+            strategy["ep"] = ep
+    elif "dist_config.ep_size" in keys.given:
+        keys.note("dist_config.ep_size", "no_cost_effect", why="only fsdpturbo reads it")
     if dp is not None:
         return dp * int(strategy.get("cp", 1)), "dp_size"
     return (replicas * shards, "mp_replicate_size and mp_shard_size") if shards is not None else (None, "")
@@ -226,9 +232,6 @@ def _distributed(
         strategy["reshard_after_forward"] = False
     if keys.flag("dist_config.offload_params", False, to="offload_parameters, optimizer_cpu_offload", why=HOST_PARAMETERS):
         strategy |= {**host_states(strategy["precision"]), "offload_parameters": True, "offload_gradients": True, "host_update": "torch"}
-    ep = keys.integer("dist_config.ep_size", 1, to="ep", least=1)
-    if ep > 1 and kind == "fsdpturbo":
-        strategy["ep"] = ep
     return []
 
 

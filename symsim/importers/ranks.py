@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import lcm
 from typing import Any
 
 from symsim.errors import InputError, cut, nearest
@@ -40,12 +41,15 @@ def world_size(options: Options) -> int | None:
 
 def spread(keys: Keys, options: Options, strategy: dict[str, Any], found: int | None = None, said: str = "") -> None:
     """Set dp to what tp, cp and pp leave of the ranks: those of --var world=N, those that the files let one find (`said` by what), or one
-    node of 8, or the fewest that hold a replica."""
-    each = int(strategy.get("tp", 1)) * int(strategy.get("cp", 1)) * int(strategy.get("pp", 1))
+    node of 8, or the fewest from there on that hold whole replicas and whole sets of experts."""
+    degree = {name: int(strategy.get(name, 1)) for name in ("tp", "cp", "pp", "ep")}
+    each = degree["tp"] * degree["cp"] * degree["pp"]
     named = world_size(options)
     world = named or found
     if world is None:
-        world = max(1, -(-NODE // each)) * each
+        experts = degree["ep"] * int(strategy.get("etp", degree["tp"])) * degree["pp"]
+        whole = lcm(each, experts) if min(each, experts) > 0 else each
+        world = max(1, -(-NODE // whole)) * whole
         row = Entry("world", "(default)", "derived", "dp", f"{world} ranks, since the files do not say; --var world=N does")
     elif named is not None:
         row = Entry("world", str(world), "mapped", "dp")
