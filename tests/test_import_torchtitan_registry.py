@@ -107,6 +107,11 @@ def test_forms_that_are_read(tmp_path: Path, body: str, option: str, value: obje
         ("    a = [1]\n" + "    a = [a]\n" * 2000 + "    return Trainer.Config(x=a)", "too much"),
         ("    return train()", "calls itself"),
         ("    return 3", "returns no configuration"),
+        ("    c = traced(Trainer.Config(), registry)\n    c.compile = Compile()\n    return c", "another file, .* the configuration that it"),
+        (
+            "    return traced(llama3_8b(), registry)\n\n\nfrom torchtitan.models.llama3.config_registry import llama3_8b",
+            "give --config llama3_8b of torchtitan.models.llama3.config_registry",
+        ),
         ("    return Trainer.Config(training=TrainingConfig(max_context_length=rows()))", "should be a whole number"),
         ("    return Trainer.Config(training=TrainingConfig(num_tokens_per_microbatch_per_dp_rank=3000))", "a multiple of"),
         ("    return Trainer.Config(training=TrainingConfig(max_norms=1.0))", "no key 'training.max_norms'"),

@@ -71,6 +71,11 @@ def read_registry(path: str, arguments: Sequence[str]) -> Configuration:
     made = reader.call(str(name.value), [], {}, path)
     if not isinstance(made, Made):
         raise InputError(f"{reader.place_of(str(name.value))}: {name.value} returns no configuration that can be read{_because(made)}")
+    if made.name and not made.is_class:
+        first = made.fields.get("0")
+        base = first.value.text.partition("(")[0] if first is not None and isinstance(first.value, Unresolved) else ""
+        other = f"--config {cut(base)} of {reader.imported[base]}" if base in reader.imported else "the configuration that it changes"
+        raise InputError(f"{made.where}: {made.name} is of another file, and one is read: give {other}, and what is changed here as arguments")
     given = reader.keys(made, "", 0)
     for key, one in options.items():
         for other in [other for other in given if other.startswith(f"{key}.")] if isinstance(one.value, _Chosen) else []:
