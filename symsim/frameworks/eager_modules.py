@@ -129,6 +129,7 @@ MODULE_CODE = {
     "cosmos3_edge_text": ModuleCode(rotary_by_row=True),
     "deepseek_v2": ModuleCode(router_in_fp32=True, rotary_complex=True),
     "deepseek_v3": _ROUTER,
+    "deepseek_ocr2_text": _ROUTER,
     "deepseek_v32": _ROUTER,
     "deepseek_v4": ModuleCode(
         norm_weight_in_fp32=True,
