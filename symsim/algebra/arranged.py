@@ -96,6 +96,8 @@ class Arranger:
         if product or factor < 0 or (common and _less_one(rest)) or _over_one(rest) or factors(terms):
             return (self._product(terms),)
         if not 1 < len(groups) < len(terms):
+            groups = _by_less_one(terms) if not sizes_alone else {}
+        if not 1 < len(groups) < len(terms):
             groups = self._by_divisor(terms)
         if len(groups) == 1:
             groups = self._by_most_frequent(terms)
@@ -131,10 +133,12 @@ class Arranger:
         return groups
 
     def _by_divisor(self, terms: Terms) -> dict[object, dict[Monomial, Number]]:
-        """The terms over one divisor that is no size, as a rate is, and the rest; one group where fewer than three are."""
+        """The terms over one divisor that is no size, as a rate is, or a size that divides seconds alone, and the rest; one group where fewer than
+        three are."""
         seen: dict[Atom, int] = {}
-        for atom in (a for m in terms for a, p in m if p < 0 and not is_size(a)):
-            seen[atom] = seen.get(atom, 0) + 1
+        for monomial in terms:
+            for atom in (a for a, p in monomial if p < 0 and (not is_size(a) or _divides_no_size(monomial))):
+                seen[atom] = seen.get(atom, 0) + 1
         best = max(seen, key=lambda a: (seen[a], -self.place(a)[0]), default=None)
         if best is None or not 3 <= seen[best] < len(terms):
             return {0: dict(terms)}
@@ -368,6 +372,29 @@ def _less_one(terms: Terms) -> bool:
     """Of x - 1."""
     first, *rest = terms.values()
     return () in terms and len(rest) == 1 and first + rest[0] == 0 and any(len(m) == 1 and m[0][1] == 1 for m in terms)
+
+
+def _divides_no_size(monomial: Monomial) -> bool:
+    """Of t/v: seconds over a size."""
+    return len(monomial) == 2 and all(p == -1 and is_size(a) or p == 1 and not is_size(a) for a, p in monomial)
+
+
+def _by_less_one(terms: Terms) -> dict[object, dict[Monomial, Number]]:
+    """Terms of v (x + y) - x - y, which are (v - 1)(x + y), and the rest; one group where there are no two such pairs of what stands nowhere else."""
+    best: dict[Monomial, Number] = {}
+    for atom in dict.fromkeys(a for m in terms for a, p in m if p == 1 and is_size(a)):
+        of_atom = {m: _divided(m, {atom: 1}) for m in terms if (atom, 1) in m}
+        pairs = {m: terms[m] for m, alone in of_atom.items() if terms.get(_multiplied(alone, ())) == -terms[m] and _twice(alone, terms)}
+        if len(pairs) > 1 and 2 * len(pairs) > len(best):
+            best = {**pairs, **{_multiplied(of_atom[m], ()): -c for m, c in pairs.items()}}
+    rest = {m: c for m, c in terms.items() if m not in best}
+    return {True: best, False: rest} if best and rest else {0: dict(terms)}
+
+
+def _twice(monomial: Monomial, terms: Terms) -> bool:
+    """Whether what a product is of besides sizes stands in two terms alone."""
+    of = {a for a, _ in monomial if not is_size(a)}
+    return bool(of) and sum(not of.isdisjoint(a for a, _ in m) for m in terms) == 2
 
 
 def _of_shares(terms: Terms) -> bool:
