@@ -221,3 +221,23 @@ def test_groups_that_are_updated_one_after_the_other_and_narrow_main_parameters(
     made_of = [symsim.derive("llama2-7b", options + more) for more in ("", ",sub_group_size=1000")]
     held = [float(one.stage_numbers(one.stages[0])["M_at_optimizer"]) for one in made_of if isinstance(one, Result)]
     assert held[1] - held[0] == 4000
+
+
+def test_a_script_that_the_launcher_starts(tmp_path: Path) -> None:
+    (tmp_path / "zero2.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}))
+    script = tmp_path / "train.sh"
+    script.write_text(
+        "STEPS=4\ndeepspeed --num_gpus 4 train.py --model_name_or_path meta-llama/Llama-2-7b-hf --bf16 True --deepspeed zero2.json \\\n"
+        "  --per_device_train_batch_size 2 --gradient_accumulation_steps $STEPS --model_max_length 2048 --gradient_checkpointing True\n"
+    )
+    made = load_job("deepspeed", str(script))
+    said = dict(made.strategy or {})
+    expected = {"dp": 4, "zero": 2, "micro_batch_size": 2, "num_microbatches": 4, "seq_length": 2048, "recompute": "full", "precision": "bf16"}
+    assert {key: said.get(key) for key in expected} == expected
+    assert dict(load_job("deepspeed", str(script), variables={"world": "16", "STEPS": "4"}).strategy or {})["dp"] == 16
+    script.write_text("python train.py --lr 1\n")
+    with pytest.raises(InputError, match="no command starts a training"):
+        load_job("deepspeed", str(script))
+    script.write_text("torchrun --nproc_per_node=8 train.py --per_device_train_batch_size 2\n")
+    with pytest.raises(InputError, match="train.sh: no file here is a DeepSpeed JSON"):
+        load_job("deepspeed", str(script))

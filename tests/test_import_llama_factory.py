@@ -194,7 +194,7 @@ def test_a_script_with_a_yaml_and_keys_behind_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"train\.sh:1: stage is sft x; it should be one of"):
         load_job("llama-factory", str(path))
     path.write_text("llamafactory-cli train base.yaml more\n")
-    with pytest.raises(InputError, match=r"train\.sh:1: 'more' is no argument of LLaMA-Factory"):
+    with pytest.raises(InputError, match=r"train\.sh:1: 'more' is no argument of a training"):
         load_job("llama-factory", str(path))
     path.write_text("llamafactory-cli train base.yaml cutoff_len=2048 per_device_train_batch_size=1\n")
     found = strategy(load_job("llama-factory", str(path)))

@@ -18,7 +18,7 @@ from symsim.importers.documents import SAID, balanced, documents_said, packed_ro
 from symsim.importers.fsdp import narrow_gathers
 from symsim.importers.job import Job
 from symsim.importers.keys import Keys, Silent, silent
-from symsim.importers.llama_factory_script import is_script, read_script
+from symsim.importers.launched import is_script, read_script
 from symsim.importers.llama_factory_v1 import is_v1, read_v1
 from symsim.importers.losses import liger_kernels
 from symsim.importers.optimizers import OPTIMIZERS

@@ -17,7 +17,7 @@ KINDS: dict[str, Kind] = {
     "megatron": Kind("a launch script, YAML (of NeMo, Primus too), JSON, or arguments (--num-layers 8 ..)", "megatron.reader", "Megatron-LM"),
     "swift": Kind("a script with 'megatron sft' or 'swift sft', a YAML or JSON of arguments, or the command itself", "swift.reader", "ms-swift"),
     "merak": Kind("a training script (.py), .json, .yaml or .sh files, or arguments", "merak.reader", "Merak"),
-    "deepspeed": Kind("DS.json [ARGUMENTS.json|yaml] [config.json]", "deepspeed.reader", "DeepSpeed"),
+    "deepspeed": Kind("DS.json [ARGUMENTS.json|yaml] [config.json], or a launch script", "deepspeed.reader", "DeepSpeed"),
     "simumax": Kind("SYSTEM.json STRATEGY.json MODEL.json", "simumax.reader", "SimuMax"),
     "calculon": Kind("APPLICATION.json EXECUTION.json SYSTEM.json", "calculon.reader", "Calculon"),
     "torchtitan": Kind("one .toml file, a .yaml of Primus, or config_registry.py --config NAME", "torchtitan.reader", "torchtitan"),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, nearest
 from symsim.importers.compiled import compiled
+from symsim.importers.deepspeed.script import of_script
 from symsim.importers.deepspeed.tables import CHECKPOINTING, OTHER_STAGES, PIPELINE, SCRIPT, SILENT, WHOLE
 from symsim.importers.documents import SAID, balanced, documents_said, free_rows, packed_rows
 from symsim.importers.fsdp import host_states
@@ -60,8 +61,9 @@ class _Files:
 
 def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of a DeepSpeed JSON. InputError for a key that there is not, a value that cannot be, or files that are something else."""
+    inputs, options, started = of_script(inputs, options)
     known_variables(options, ("seq_length", *SAID))
-    files = _sorted(inputs)
+    files = _sorted(inputs, started)
     strategy: dict[str, Any] = {}
     assumptions: dict[str, str] = {}
     given = of_sections(files.arguments, ("lr_scheduler_kwargs",)) if files.arguments is not None else {}
@@ -144,24 +146,24 @@ def _notes(files: _Files, architecture: "Architecture | None") -> tuple[str, ...
     return tuple(notes)
 
 
-def _sorted(inputs: Sequence[str]) -> _Files:
+def _sorted(inputs: Sequence[str], started: Document | None) -> _Files:
     """The files by what is in them: a model's config has a model_type, a DeepSpeed JSON zero_optimization or its batch sizes."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"arguments": started} if started is not None else {}
     for path in inputs:
         suffix = path.rpartition(".")[2].lower()
         if suffix not in ("json", "yaml", "yml"):
-            raise InputError(f"{path}: 'symsim import deepspeed' reads .json and .yaml files")
+            raise InputError(f"{path}: 'symsim import deepspeed' reads .json and .yaml files, and a launch script")
         document = read_json(path) if suffix == "json" else read_yaml(path)
         what = "config" if "model_type" in document.data else "settings" if is_deepspeed(document.data) else "arguments"
         if what in found:
             raise InputError(f"{path}: a second file of the same kind; 'symsim import deepspeed' reads DS.json [ARGUMENTS] [config.json]")
         found[what] = path if what == "config" else document
-    if "settings" not in found:
-        settings = settings_of(found["arguments"]) if "arguments" in found else None
-        if settings is None:
-            raise InputError(f"{inputs[0]}: no file here is a DeepSpeed JSON, with zero_optimization or train_batch_size")
-        found["settings"] = settings
-    return _Files(found["settings"], found.get("arguments"), found.get("config"))
+    settings = found.get("settings") or (settings_of(found["arguments"]) if "arguments" in found else None)
+    if settings is None:
+        raise InputError(
+            f"{started.where if started is not None else inputs[0]}: no file here is a DeepSpeed JSON, with zero_optimization or train_batch_size"
+        )
+    return _Files(settings, found.get("arguments"), found.get("config"))
 
 
 def is_deepspeed(data: Mapping[str, Any]) -> bool:

@@ -182,7 +182,7 @@ SCRIPT: dict[str, Silent] = {
         DATA,
         """dataset_name dataset_config_name dataset_config dataset_train_split dataset_test_split train_file validation_file max_train_samples
         max_eval_samples overwrite_cache validation_split_percentage preprocessing_num_workers keep_linebreaks streaming dataset_text_field
-        dataset_num_proc dataset_mixer dataset_splits dataset_kwargs dataset_mixture text_column data_path train_data eval_data
+        dataset_num_proc dataset_mixer dataset_splits dataset_kwargs dataset_mixture text_column data_path lazy_preprocess train_data eval_data
         assistant_only_loss completion_only_loss eos_token""",
     ),
     **silent("not_modelled", EVALUATION, "predict_with_generate eval_packing"),

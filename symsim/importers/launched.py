@@ -1,10 +1,11 @@
-"""A script that starts LLaMA-Factory with its arguments on the command line, or with a YAML and keys behind it (hparams/parser.py read_args)."""
+"""A script that starts a training with the Trainer's arguments on the command line: LLaMA-Factory's (or a YAML and keys behind it,
+hparams/parser.py read_args), or any that DeepSpeed's launcher starts."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ _PROGRAMS = ("llamafactory-cli", "lmf")
 _FILES = ("train.py", "train_bash.py", "launcher.py")
 _KEY = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 _EACH, _NODES = ("nproc_per_node", "num_gpus", "num_processes", "NPROC_PER_NODE"), ("nnodes", "num_nodes", "NNODES")
+Starts = Callable[[Command], int | None]
+TOLD = "no command starts LLaMA-Factory: llamafactory-cli train, or train.py with --stage"
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,13 @@ class Launched:
     world: int | None
 
 
-def read_script(path: str, variables: Mapping[str, str]) -> Launched:
-    """InputError where no command trains, or more than one does."""
-    found = [(command, start) for command in commands(read_text(path, _LONGEST), path, variables) if (start := _start(command)) is not None]
+def read_script(path: str, variables: Mapping[str, str], starts: "Starts | None" = None, told: str = TOLD) -> Launched:
+    """starts: where the arguments of a training begin in a command (LLaMA-Factory's). InputError where no command trains, as told, or more than
+    one does."""
+    starts = starts or _start
+    found = [(command, start) for command in commands(read_text(path, _LONGEST), path, variables) if (start := starts(command)) is not None]
     if not found:
-        raise InputError(f"{path}: no command starts LLaMA-Factory: llamafactory-cli train, or train.py with --stage")
+        raise InputError(f"{path}: {told}")
     if len(found) > 1:
         raise InputError(f"{path}: {len(found)} commands train (lines {', '.join(str(one.line) for one, _ in found[:8])}); leave one of them")
     command, start = found[0]
@@ -66,7 +71,9 @@ def _arguments(command: Command, words: Sequence[Word], path: str) -> Document:
     pairs = [(match[1], (Word(match[2], word.where, word.why),), word.where) for word in before if (match := _KEY.fullmatch(word.text)) is not None]
     other = next((word for word in before if _KEY.fullmatch(word.text) is None), None)
     if other is not None:
-        raise InputError(f"{other.where}: '{cut(other.text)}' is no argument of LLaMA-Factory; arguments are --name value, or a YAML and name=value")
+        raise InputError(
+            f"{other.where}: '{cut(other.text)}' is no argument of a training; arguments are --name value, or of LLaMA-Factory a YAML and name=value"
+        )
     for name, values, where in [*pairs, *((one.name[2:].replace("-", "_"), one.values, one.where) for one in given)]:
         data[name] = _value(values, command)
         line = natural(where.rpartition(":")[2])

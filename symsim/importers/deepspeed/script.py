@@ -1,0 +1,43 @@
+"""A script that starts a training with a DeepSpeed JSON: `deepspeed train.py --deepspeed ds.json --per_device_train_batch_size 4 ...`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from symsim.errors import InputError
+from symsim.importers.documents import SAID
+from symsim.importers.launched import is_script, read_script
+from symsim.importers.ranks import WORLD, world_size
+from symsim.importers.shell.reader import Command
+from symsim.inputs.reading import Document
+
+if TYPE_CHECKING:
+    from symsim.importers.reading import Options
+
+_SIGNS = ("--deepspeed", "--per_device_train_batch_size")
+
+
+def of_script(inputs: Sequence[str], options: "Options") -> tuple[list[str], "Options", Document | None]:
+    """The other files; options with the ranks that the script starts; its arguments, None without a script."""
+    scripts = [path for path in inputs if is_script(path)]
+    if not scripts:
+        return list(inputs), options, None
+    if len(scripts) > 1:
+        raise InputError(f"{scripts[1]}: a second script; 'symsim import deepspeed' reads one")
+    (path,) = scripts
+    told = "no command starts a training: a .py with --deepspeed or --per_device_train_batch_size"
+    launched = read_script(path, options.variables, _start, told)
+    said = {name: text for name, text in options.variables.items() if name in (*WORLD, *SAID, "seq_length")}
+    if launched.world is not None and world_size(options) is None:
+        said["world"] = str(launched.world)
+    return [other for other in inputs if other != path], replace(options, variables=said), launched.document
+
+
+def _start(command: Command) -> int | None:
+    """Where the arguments of a training begin: behind the .py that is given one of the signs."""
+    at = next((number for number, word in enumerate(command.words) if word.text.endswith(".py")), None)
+    if at is None or not any(word.text.partition("=")[0] in _SIGNS for word in command.words[at:]):
+        return None
+    return at + 1
