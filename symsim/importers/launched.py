@@ -71,9 +71,7 @@ def _arguments(command: Command, words: Sequence[Word], path: str) -> Document:
     pairs = [(match[1], (Word(match[2], word.where, word.why),), word.where) for word in before if (match := _KEY.fullmatch(word.text)) is not None]
     other = next((word for word in before if _KEY.fullmatch(word.text) is None), None)
     if other is not None:
-        raise InputError(
-            f"{other.where}: '{cut(other.text)}' is no argument of a training; arguments are --name value, or of LLaMA-Factory a YAML and name=value"
-        )
+        raise InputError(f"{other.where}: '{cut(other.text)}' is no argument of a training; they are --name value, or a YAML and name=value")
     for name, values, where in [*pairs, *((one.name[2:].replace("-", "_"), one.values, one.where) for one in given)]:
         data[name] = _value(values, command)
         line = natural(where.rpartition(":")[2])

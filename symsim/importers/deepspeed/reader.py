@@ -1,4 +1,4 @@
-"""A DeepSpeed JSON, alone or with the Hugging Face Trainer's arguments and a config.json.
+"""A DeepSpeed JSON, alone or with the Hugging Face Trainer's arguments, or a script that gives them, and a config.json.
 
 `auto` is filled in as transformers does (5.23, integrations/deepspeed.py HfTrainerDeepSpeedConfig). What ZeRO does: DeepSpeed 0.16.4 and
 edaa72212, runtime/engine.py, runtime/zero/stage_1_and_2.py, stage3.py, parameter_offload.py.
@@ -138,9 +138,7 @@ def settings_of(arguments: Document, given: str | None = None) -> Document | Non
 
 
 def _notes(files: _Files, architecture: "Architecture | None") -> tuple[str, ...]:
-    notes = []
-    if architecture is None:
-        notes.append("no model is named; --of MODEL says which")
+    notes = ["no model is named; --of MODEL says which"] if architecture is None else []
     if files.arguments is None:
         notes.append("no training arguments are given: recomputation is off, and 'auto' is what the Trainer's defaults make it")
     return tuple(notes)
@@ -160,9 +158,8 @@ def _sorted(inputs: Sequence[str], started: Document | None) -> _Files:
         found[what] = path if what == "config" else document
     settings = found.get("settings") or (settings_of(found["arguments"]) if "arguments" in found else None)
     if settings is None:
-        raise InputError(
-            f"{started.where if started is not None else inputs[0]}: no file here is a DeepSpeed JSON, with zero_optimization or train_batch_size"
-        )
+        where = started.where if started is not None else inputs[0]
+        raise InputError(f"{where}: no file here is a DeepSpeed JSON, with zero_optimization or train_batch_size")
     return _Files(settings, found.get("arguments"), found.get("config"))
 
 
