@@ -25,7 +25,7 @@ import numpy as np
 from symsim.algebra.expr import Call, Expr
 from symsim.algebra.operators import EXACT, OPERATORS, Number
 from symsim.algebra.quantity import Definition
-from symsim.program.value import Value, numpy_operation
+from symsim.program.value import Value, added, numpy_operation, of_largest
 
 # values over this many points or fewer are computed while the program is built
 SMALL = 1 << 15
@@ -142,6 +142,13 @@ class Program:
             self._interned[key] = found
         return found
 
+    def _made(self, key: Any, data: np.ndarray) -> Value:
+        """What several operations came to at once, of which nothing on the way is kept."""
+        reduced = self._reduced(data)
+        found = reduced if isinstance(reduced, Value) else self._once(key, "array", (), *reduced)
+        self._interned[key] = found
+        return found
+
     def number_of(self, expression: Expr) -> tuple[int, tuple[str, ...], Expr]:
         """Of an expression its number, the same for equal ones, and its symbols."""
         own = self.numbered.get(id(expression))
@@ -226,11 +233,20 @@ class Program:
             if len(group) == 1:
                 made.append(group[0])
                 continue
-            first = self.scaled(*group[0])
-            for value, by in group[1:]:
-                first = self.apply("sub", first, self.scaled(value, -by)) if by < 0 else self.apply("add", first, self.scaled(value, by))
-            made.append((first, 1))
+            made.append((self._added(group), 1))
         return made
+
+    def _added(self, group: Sequence[tuple[Value, Number]]) -> Value:
+        """The sum of known values over the same axes, one after the other; at once where it is small, so that nothing on the way is kept."""
+        mask = group[0][0].mask
+        if len(group) > 2 and mask and self.points(mask) <= self.small:
+            key = ("sum", *((value.id, by) for value, by in group))
+            found = self._interned.get(key)
+            return found if found is not None else self._made(key, added([(value.data, by) for value, by in group]))
+        first = self.scaled(*group[0])
+        for value, by in group[1:]:
+            first = self.apply("sub", first, self.scaled(value, -by)) if by < 0 else self.apply("add", first, self.scaled(value, by))
+        return first
 
     def _factored(self, terms: list[tuple[Value, Number]]) -> list[tuple[Value, Number]]:
         """Terms in which a factor over many points that several products share stands once, times the sum of the rest."""
@@ -416,6 +432,13 @@ class Program:
 
     def of_largest(self, pairs: Sequence[tuple[Value, Value]]) -> Value:
         """Of (value, key) pairs the value of the largest key, the first of equal ones."""
+        mask = 0
+        for value, key in pairs:
+            mask |= value.mask | key.mask
+        if len(pairs) > 2 and mask and self.points(mask) <= self.small and all(value.known and key.known for value, key in pairs):
+            own = ("largest", *((value.id, key.id) for value, key in pairs))
+            known = self._interned.get(own)
+            return known if known is not None else self._made(own, of_largest([(value.data, key.data) for value, key in pairs]))
         found, most = pairs[0]
         for value, key in pairs[1:]:
             found = self.where(self.apply("lt", most, key), value, found)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -45,6 +45,27 @@ _NUMPY: dict[str, Callable[..., Any]] = {
 def numpy_operation(op: str, *args: Any) -> Any:
     """One operation on numbers and arrays, in floating point."""
     return _NUMPY[op](*(_as_array(a) for a in args))
+
+
+def added(group: Sequence[tuple[np.ndarray, Number]]) -> np.ndarray:
+    """The sum of arrays times numbers, in their order, as operations one by one add them."""
+    (first, times), *rest = group
+    with np.errstate(all="ignore"):
+        made = numpy_operation("mul", times, first) if times != 1 else np.array(first, dtype=float)
+        for data, by in rest:
+            scaled = data if abs(by) == 1 else numpy_operation("mul", abs(by), data)
+            (np.subtract if by < 0 else np.add)(made, scaled, out=made)
+    return made
+
+
+def of_largest(pairs: Sequence[tuple[Any, Any]]) -> np.ndarray:
+    """Of (value, key) pairs the values of the largest keys, the first of equal ones."""
+    found, most = pairs[0]
+    with np.errstate(all="ignore"):
+        for value, key in pairs[1:]:
+            found = numpy_operation("where", numpy_operation("lt", most, key), value, found)
+            most = numpy_operation("max", most, key)
+    return cast(np.ndarray, found)
 
 
 def is_boolean(value: Value) -> bool:
