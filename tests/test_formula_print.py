@@ -154,6 +154,17 @@ def test_what_is_taken_off_stands_without_brackets() -> None:
     assert plain(a - (i + 1) * symbol("t_slow")) == "A_stage - (i + 1)*t_slow"
 
 
+def test_times_v_and_once_less_is_v_less_one() -> None:
+    """What an interleaved pipeline waits for; a factor that stands elsewhere too is left where it is."""
+    v, m, tf, ti, sf, si = (symbol(n) for n in ("vpp", "m", "tf", "ti", "sum_tf", "sum_ti"))
+    first, second = maximum(0, sf - tf), maximum(0, si - ti)
+    waits = v * first + v * second - first - second + sf / v + si / v - tf / v - ti / v
+    assert plain(waits) == "(vpp - 1)*(max(0, sum_tf - tf) + max(0, sum_ti - ti)) + (sum_tf + sum_ti - tf - ti)/vpp"
+    sent = 2 * symbol("pp") * symbol("tc") - 2 * symbol("tc")
+    assert plain(m * tf + m * ti + sent + waits) == f"m*(tf + ti) + 2*(pp - 1)*tc + {plain(waits)}"
+    assert plain(v * first + v * second - first - second + m * first + sf).count("max(0, sum_tf - tf)") == 1
+
+
 def test_guards_are_brackets() -> None:
     mu, t, i, m, p = (symbol(n) for n in ("mu_tp_1", "tp", "i", "m", "pp"))
     assert plain(ceil(minimum(1, mu - 1))) == "[mu_tp_1 > 1]"

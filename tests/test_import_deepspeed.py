@@ -241,3 +241,15 @@ def test_a_script_that_the_launcher_starts(tmp_path: Path) -> None:
     script.write_text("torchrun --nproc_per_node=8 train.py --per_device_train_batch_size 2\n")
     with pytest.raises(InputError, match="train.sh: no file here is a DeepSpeed JSON"):
         load_job("deepspeed", str(script))
+
+
+def test_adapters_that_a_script_may_make_by_itself_are_said(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}))
+    fates = {}
+    for name, given in {"silent": {"lora_r": 8}, "off": {"lora_r": 8, "use_peft": False}}.items():
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({"per_device_train_batch_size": 1, **given}))
+        made = load_job("deepspeed", str(tmp_path / "ds.json"), str(path))
+        fates[name] = next(entry.fate for entry in made.rows if entry.key.endswith("lora_r"))
+        assert (made.strategy or {}).get("tuner_type", "full") == "full"
+    assert fates == {"silent": "not_modelled", "off": "no_cost_effect"}

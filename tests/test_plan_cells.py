@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
@@ -194,3 +197,21 @@ def test_the_worst_kernel_of_backward_holds_what_its_block_saved(model: str, opt
                 compared += 1
                 assert found.value(worst) >= found.value(saved), block
     assert compared >= 3
+
+
+@pytest.mark.parametrize("fixed", [{"vpp": 5, "overlap_p2p_comm": True}, {"vpp": 5, "overlap_p2p_comm": False}, {"vpp": 1}])
+def test_the_bound_is_the_step_when_all_is_chosen(fixed: dict[str, object]) -> None:
+    """With boundary tensors, but for what computation hides of gradients' messages."""
+    search = of("llama3-70b", 64, {"cp": 1, "tp": 8, "pp": 4, "micro_batch_size": 1, "recompute": "none", **fixed})
+    cells, evaluate, beyond = [whole(search)], search._evaluate, list[float]()
+
+    def told(cell: Cell, *given: Any) -> int | None:
+        at = evaluate(cell, *given)
+        beyond.extend(found.value / low - 1 for *_, found in search._new for low in cell.low[cell.points == found.point])
+        search._new.clear()
+        return at
+
+    with patch.object(search, "_evaluate", told):
+        while cells:
+            cells = looked(search, cells)
+    assert 0 <= min(beyond) < 1e-8

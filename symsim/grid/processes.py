@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
+from symsim.errors import InputError
+
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
@@ -35,7 +37,7 @@ def forked(what: Any, workers: int) -> "ProcessPoolExecutor":
 def beside(run: Callable[[Send, Receive], None]) -> "tuple[Send, Receive, Callable[[], None]]":
     """A process forked from this one that runs something: what sends it a message, what receives its next one, and what ends it.
 
-    Receiving raises what the process did.
+    Receiving raises what the process did; InputError where something else ended it.
     """
     import multiprocessing
     from queue import Empty
@@ -58,7 +60,7 @@ def beside(run: Callable[[Send, Receive], None]) -> "tuple[Send, Receive, Callab
                 found = here.get(timeout=1)
             except Empty:
                 if ended:
-                    raise RuntimeError("a process ended before its work was done") from None
+                    raise InputError("a second process was ended from outside, as for want of memory; 'taskset -c 0' runs in one") from None
         if isinstance(found, Exception):
             raise found
         return cast(bytes, found)

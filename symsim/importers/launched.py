@@ -19,12 +19,9 @@ from symsim.inputs.reading import Document, read_json, read_text, read_yaml
 
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".txt")
 _LONGEST = 2**19
-_PROGRAMS = ("llamafactory-cli", "lmf")
-_FILES = ("train.py", "train_bash.py", "launcher.py")
 _KEY = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 _EACH, _NODES = ("nproc_per_node", "num_gpus", "num_processes", "NPROC_PER_NODE"), ("nnodes", "num_nodes", "NNODES")
 Starts = Callable[[Command], int | None]
-TOLD = "no command starts LLaMA-Factory: llamafactory-cli train, or train.py with --stage"
 
 
 @dataclass(frozen=True)
@@ -35,10 +32,8 @@ class Launched:
     world: int | None
 
 
-def read_script(path: str, variables: Mapping[str, str], starts: "Starts | None" = None, told: str = TOLD) -> Launched:
-    """starts: where the arguments of a training begin in a command (LLaMA-Factory's). InputError where no command trains, as told, or more than
-    one does."""
-    starts = starts or _start
+def read_script(path: str, variables: Mapping[str, str], starts: Starts, told: str) -> Launched:
+    """starts: where the arguments of a training begin in a command. InputError where no command trains, as told, or more than one does."""
     found = [(command, start) for command in commands(read_text(path, _LONGEST), path, variables) if (start := starts(command)) is not None]
     if not found:
         raise InputError(f"{path}: {told}")
@@ -46,17 +41,6 @@ def read_script(path: str, variables: Mapping[str, str], starts: "Starts | None"
         raise InputError(f"{path}: {len(found)} commands train (lines {', '.join(str(one.line) for one, _ in found[:8])}); leave one of them")
     command, start = found[0]
     return Launched(_arguments(command, command.words[start:], path), _ranks(command, command.words[:start]))
-
-
-def _start(command: Command) -> int | None:
-    """Where the arguments of a training begin."""
-    names = [word.text.rpartition("/")[2] for word in command.words]
-    for at, name in enumerate(names):
-        if name in _PROGRAMS and names[at + 1 : at + 2] == ["train"]:
-            return at + 2
-        if name in _FILES and any(word.text == "--stage" for word in command.words[at:]):
-            return at + 1
-    return None
 
 
 def _arguments(command: Command, words: Sequence[Word], path: str) -> Document:

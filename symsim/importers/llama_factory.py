@@ -27,6 +27,7 @@ from symsim.importers.presets import with_deepspeed
 from symsim.importers.ranks import WORLD, known_variables, spread, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections
+from symsim.importers.shell.reader import Command
 from symsim.importers.trainer import (
     COMPILER,
     DATA,
@@ -190,12 +191,17 @@ _ATTENTION = {
 _WHOLE_SECTIONS = ("deepspeed", "vllm_config", "sglang_config", "kt_config", "resources_per_worker")
 
 
+_PROGRAMS = ("llamafactory-cli", "lmf")
+_FILES = ("train.py", "train_bash.py", "launcher.py")
+_NO_START = "no command starts LLaMA-Factory: llamafactory-cli train, or train.py with --stage"
+
+
 def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of a LLaMA-Factory YAML, or of a script that starts it. InputError for a key that there is not or a value that cannot be."""
     if len(inputs) > 2 or (len(inputs) == 2 and not inputs[1].lower().endswith(".json")):
         raise InputError("'symsim import llama-factory' reads a YAML or a launch script and, where it names one, its DeepSpeed JSON")
     if is_script(inputs[0]):
-        launched = read_script(inputs[0], options.variables)
+        launched = read_script(inputs[0], options.variables, _start, _NO_START)
         document, said = launched.document, {name: text for name, text in options.variables.items() if name in (*WORLD, *SAID)}
         ranks = {} if launched.world is None or world_size(options) is not None else {"world": str(launched.world)}
         options = replace(options, variables={**said, **ranks})
@@ -383,3 +389,14 @@ def _pure(keys: Keys, strategy: dict[str, Any]) -> None:
         strategy |= {"precision": "bf16", "main_params_dtype": "bf16", "grad_reduce_in_fp32": False}
     else:
         autocast(keys, strategy)
+
+
+def _start(command: Command) -> int | None:
+    """Where the arguments of a training begin."""
+    names = [word.text.rpartition("/")[2] for word in command.words]
+    for at, name in enumerate(names):
+        if name in _PROGRAMS and names[at + 1 : at + 2] == ["train"]:
+            return at + 2
+        if name in _FILES and any(word.text == "--stage" for word in command.words[at:]):
+            return at + 1
+    return None

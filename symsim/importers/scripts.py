@@ -16,6 +16,8 @@ _NAMES = Names("lora_r", "lora_dropout", "lora_target_modules", "lora_modules_to
 def tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
     """Adapters, where the script makes some, ahead of what says the mesh."""
     if not keys.flag("use_peft", False, to="tuner_type"):
+        if not keys.has("use_peft") and keys.has(_NAMES.rank):
+            keys.note(_NAMES.rank, "not_modelled", why="adapters, where the script makes them whatever it is told: use_peft=true says so")
         return
     adapters(keys, strategy, architecture, _NAMES)
     if not keys.has("lora_target_modules"):
