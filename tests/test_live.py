@@ -93,7 +93,7 @@ def titled(page: str, folder: Path, address: str = "", width: int = 1200) -> str
     """The title that a page has given itself when its scripts have run."""
     file = folder / "page.html"
     file.write_text(page)
-    flags = [*FLAGS.split(), f"--user-data-dir={folder}/profile", f"--window-size={width},1000", "--virtual-time-budget=3000"]
+    flags = [*FLAGS.split(), f"--user-data-dir={folder}/profile", f"--window-size={width},1000", "--virtual-time-budget=20000"]
     command = [CHROMIUM, *flags, "--dump-dom", file.as_uri() + address]
     out = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
     return re.search(r"<title>(.*?)</title>", out, re.DOTALL)[1]
