@@ -38,7 +38,7 @@ from symsim.inputs.strategy import Strategy
 from symsim.program.bounds import best_points
 from symsim.program.c_kernel import compiler
 from symsim.program.cache import key_of, source_hash
-from symsim.program.program import SMALL, Program
+from symsim.program.program import Program
 from symsim.program.value import Value
 
 # points of a task: enough to be worth handing over, few enough that a stop loses little
@@ -48,7 +48,6 @@ ROWS_POINTS = 1 << 18
 # where a scan would take longer than finding out whether bounds are tight
 BOUNDS_FROM = 200_000_000
 BOUNDS_FROM_COMPILED = 4_000_000_000
-_WHOLE_GRID_SMALL = 1 << 13
 # the largest float below 2^63
 _MOST = 2.0**63 - 1024
 
@@ -146,7 +145,7 @@ class Sweep:
     def work(self, index: int) -> Work:
         if index not in self._works:
             if self._program is None:
-                self._program = Program(self.space.sizes, small=SMALL if len(self.groups) == 1 else _WHOLE_GRID_SMALL)
+                self._program = Program(self.space.sizes)
             most = None if self.question.objectives else ROWS_POINTS
             with no_collection():
                 self._works[index] = Work(self.groups[index], self.question, self._program, most_points=most, backend=self.backend)
