@@ -136,7 +136,7 @@ def _shrunk(chosen: tuple[Array, ...], masks: Sequence[Array]) -> tuple[Array, .
     for axis, positions in enumerate(chosen):
         keep = np.ones(len(positions), dtype=bool)
         for mask in masks:
-            if mask.shape[axis] > 1:
+            if mask.shape[axis] > 1 and not mask.all():
                 keep &= mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis))
         kept.append(positions[keep])
     return tuple(kept)
@@ -144,9 +144,12 @@ def _shrunk(chosen: tuple[Array, ...], masks: Sequence[Array]) -> tuple[Array, .
 
 def taken(array: Array, chosen: Sequence[Array]) -> Array:
     """The chosen positions of an array over the whole space."""
-    for axis, positions in enumerate(chosen):
-        if array.shape[axis] > 1 and len(positions) < array.shape[axis]:
-            array = np.take(array, positions, axis=axis)
+    for axis, size in enumerate(array.shape):
+        if size > 1 and len(chosen[axis]) < size:
+            positions = chosen[axis]
+            first, last = int(positions[0]), int(positions[-1])
+            # most often values beside each other, which need no copy; positions rise
+            array = array[(slice(None),) * axis + (slice(first, last + 1) if last - first < len(positions) else positions,)]
     return array
 
 
@@ -160,7 +163,7 @@ def _spread(mask: Array, chosen: Sequence[Array], sizes: Sequence[int]) -> Array
 
 def field_at(value: Any, point: Sequence[int]) -> Any:
     """A field's value at a point: an array's element there."""
-    return value[tuple(min(k, n - 1) for k, n in zip(point, value.shape))].item() if isinstance(value, np.ndarray) else value
+    return value.item(*(k if n > 1 else 0 for k, n in zip(point, value.shape))) if isinstance(value, np.ndarray) else value
 
 
 def first_point(masks: Sequence[Array], sizes: Sequence[int]) -> tuple[int, ...] | None:
@@ -180,7 +183,7 @@ def joined(masks: Sequence[Array], sizes: Sequence[int]) -> Array:
 
 
 def strategy_at(fields: Mapping[str, Any], point: Sequence[int]) -> Strategy:
-    return Strategy(**{n: field_at(v, point) for n, v in fields.items()})
+    return Strategy(**{n: field_at(v, point) if isinstance(v, np.ndarray) else v for n, v in fields.items()})
 
 
 def at_point(space: Space, point: Sequence[int]) -> tuple[dict[str, Any], dict[tuple[str, ...], str]]:
