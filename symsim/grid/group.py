@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -34,8 +36,8 @@ class Group(Points):
 
     def forms(self, own: Sequence[Hashable]) -> tuple[list[int], list[Array]]:
         """Of what each variant has (told apart by equality) the forms: of each a variant that has it, and of all but the first where they hold."""
-        number: dict[Hashable, int] = {}
-        classes = tuple(number.setdefault(one, len(number)) for one in own)
+        number = {one: k for k, one in enumerate(dict.fromkeys(own))}
+        classes = tuple(map(number.__getitem__, own))
         if classes not in self._forms:
             here = np.array(classes)[self.which]
             self._forms[classes] = [here == k for k in range(1, len(number))]
@@ -50,6 +52,8 @@ class Group(Points):
 
     def together(self, own: Sequence[Any]) -> Any:
         """What variants have, numbers or arrays over the whole space (None: nothing, which is 0), as one number or array; None where none has it."""
+        if all(map(is_, own, repeat(own[0]))):
+            return own[0]
         told = [id(one) if isinstance(one, np.ndarray) else (type(one) is bool, one) for one in own]
         if told.count(told[0]) == len(told):
             return own[0]

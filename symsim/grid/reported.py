@@ -70,9 +70,10 @@ class Reported:
         for name in dict.fromkeys(name for book in books for name in book):
             given = [book.get(name) for book in books]
             # by their places in memory: what variants share is one object
-            parts = {at: self._part(d) for at, d in {id(d): d for d in given if d is not None}.items()}
+            places = list(map(id, given))
+            parts = {at: self._part(d) for at, d in dict(zip(places, given)).items() if d is not None}
             first = next(iter(parts.values()))
-            (of_stage if first[2] else others)[name] = first[0] if len(books) == 1 else self._together(given, parts)
+            (of_stage if first[2] else others)[name] = first[0] if len(books) == 1 else self._together(given, places, parts)
             for part in parts.values():
                 over |= part[1]
         return of_stage, others, over
@@ -87,10 +88,10 @@ class Reported:
             part = known[id(d)] = (expression, d.counts), calls, own, d
         return part
 
-    def _together(self, given: Sequence[Definition | None], parts: Mapping[int, Part]) -> Counting:
+    def _together(self, given: Sequence[Definition | None], places: Sequence[int], parts: Mapping[int, Part]) -> Counting:
         """What a name is defined as in each variant, as one expression: that of the variant that a point is of."""
-        numbers = {at: self.program.number_of(part[0][0])[0] for at, part in parts.items()}
-        members, where = self.group.forms([numbers.get(id(d), -1) for d in given])
+        numbers = {at: self.program.number_of(part[0][0])[0] for at, part in parts.items()} | {id(None): -1}
+        members, where = self.group.forms(list(map(numbers.__getitem__, places)))
         of_members = [given[k] for k in members]
         found = [expr(0) if d is None else parts[id(d)][0][0] for d in of_members]
         counts = any(part[0][1] for part in parts.values())
@@ -135,11 +136,18 @@ class Reported:
         if name in self._parted[2]:
             return self.slots.reduced(self._parted[2][name])
         # most are numbers, or the same all over a family
-        families = {id(own.family): own for own in self.own}
-        shared = {at: own.of_family(name) for at, own in families.items()}
-        own = [found if (found := shared[id(own.family)]) is not None else own.result.values.get(name) for own in self.own]
+        first_of, at, values = self._sources
+        shared = [own.of_family(name) for own in first_of]
+        own = [found if (found := shared[k]) is not None else one.get(name) for k, one in zip(at, values)]
         together = self.group.together(own)
         return None if together is None else self._array(together)
+
+    @cached_property
+    def _sources(self) -> tuple[list[Symbols], list[int], list[Mapping[str, Any]]]:
+        """Of each family the symbols of a variant; of each variant the number of its family among them, and its own numbers."""
+        families = {id(own.family): own for own in self.own}
+        number = {at: k for k, at in enumerate(families)}
+        return list(families.values()), [number[id(own.family)] for own in self.own], [result.values for result in self.results]
 
     def _all(self, read: Callable[[Symbols], Any]) -> Value | None:
         """What every variant has."""
