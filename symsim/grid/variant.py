@@ -147,9 +147,9 @@ def taken(array: Array, chosen: Sequence[Array]) -> Array:
     for axis, size in enumerate(array.shape):
         if size > 1 and len(chosen[axis]) < size:
             positions = chosen[axis]
-            first, last = int(positions[0]), int(positions[-1])
-            # most often values beside each other, which need no copy; positions rise
-            array = array[(slice(None),) * axis + (slice(first, last + 1) if last - first < len(positions) else positions,)]
+            # positions rise, and are most often beside each other, which needs no copy
+            close = len(positions) > 0 and positions[-1] - positions[0] < len(positions)
+            array = array[(slice(None),) * axis + (slice(positions[0], positions[-1] + 1) if close else positions,)]
     return array
 
 
