@@ -11,14 +11,13 @@ TIME, MEMORY = 0.10, 0.05
 # what is known of rows beyond a bar; sizes in GiB
 KNOWN = {
     "torchtune/llama3.1-8b LoRA on 4090": "weights, checkpoints, and two projections of a layer that runs again with one gradient, the least that "
-    "the printed settings can hold, are 16.3, of which 16.2 were printed; with checkpoints on the host, an option of the recipe, it would be 16.05",
+    "the printed settings can hold, are 16.3, of which 16.2 were printed; with checkpoints on the host, an option of the recipe that its "
+    "file leaves off, it would be 16.05",
     "torchtune/llama3.1-70b LoRA": "weights 16.4, the root's table and head gathered 3.9, checkpoints 5.0 and two layers gathered 3.2 are 28.5, of "
     "which 27.6 were printed; with checkpoints on the host it would be 27.5, as parameters of the root and of the first layer are gathered; the "
     "recipe had that option nine days after the table",
     "axolotl/olmo3": "with the loss of transformers in place of the file's plugin it would be 11.0; the number came a month after the file, in the "
     "commit that first refuses two patches of the loss at once (372f664c6)",
-    "axolotl/gpt-oss": "the load has more, and reserved memory keeps it: 38.0 of weights in bf16, and 5.8 as the last projection of experts is made "
-    "of its MXFP4 form (transformers integrations/mxfp4.py: indices of nibbles in int64), are 43.7",
 }
 
 

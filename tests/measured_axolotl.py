@@ -22,6 +22,8 @@ _CUT = {**_ADAPTED, "cross_entropy_fusion": "cut"}
 # functions of adapters were on by themselves where nothing is dropped (utils/schemas/config.py check_auto_enable_lora_kernels then)
 _FUNCTIONS = {"lora_dropout": 0, "fused_adapters": ("qkv", "o", "mlp"), "fused_kernels": ("activation",)}
 _RESERVED = {"memory": "reserved", "allocator": "expandable"}
+# its file asks for Mxfp4Config(dequantize=True), of transformers 4.55.0 (requirements.txt at ba3dba3e4, where its number came)
+_UNPACKED = {"axolotl/gpt-oss": {**_RESERVED, "checkpoint_unpacking": "mxfp4"}}
 _QLORA = {**_CUT, "quantize_base": "nf4_double"}
 _MAPS = ("mlp.gate_up", "moe.experts.fc1", "moe.shared_experts.gate_up", "down_proj", "q_proj", "v_proj", "k_proj", "o_proj")
 _KIMI = {"lora_rank": 16, "quantize_base": "int8", "num_microbatches": 2, "target_modules": _MAPS}
@@ -48,4 +50,5 @@ def _row(model: str, folder: str, settings: dict[str, Any], size: float, unit: s
     plan, unnamed = strategy(settings)
     assert not unnamed, unnamed
     name, note = f"axolotl/{folder}", f"memory as printed ({size:g} {unit}); of a GPU that is not named"
-    return Case(name, SECTION, architecture(model, {}), plan, _RESERVED, "h200-sxm", None, size * UNITS[unit], note, ("reserved",))
+    assumed = _UNPACKED.get(name, _RESERVED)
+    return Case(name, SECTION, architecture(model, {}), plan, assumed, "h200-sxm", None, size * UNITS[unit], note, ("reserved",))

@@ -363,7 +363,7 @@ def test_a_model_of_several_models_is_read_at_its_text_tower() -> None:
     assert "'thinker_config'" in refusal({"model_type": "qwen2_5_omni"})
 
 
-@pytest.mark.parametrize("model_type", ["t5", "mllama", "longcat_flash", "zamba"])
+@pytest.mark.parametrize("model_type", ["t5", "mllama", "longcat_flash", "zamba", "ouro"])
 def test_what_is_refused_says_why(model_type: str) -> None:
     assert REFUSED[model_type] in refusal(small(model_type) | {"text_config": {}})
 

@@ -231,6 +231,7 @@ CHOICES: dict[str, tuple[str, dict[str, Any], str]] = {
     "memory": (DENSE, {}, "reserved"),
     "fsdp_parameters": (DENSE, {"dp": 8, "zero": 3}, "main"),
     "fsdp_initialization": (DENSE, {"dp": 64, "zero": 3, "seq_length": 128}, "device"),
+    "checkpoint_unpacking": (MOE, {**LORA, "seq_length": 128}, "mxfp4"),
     "device_reserve": (DENSE, {}, "none"),
     "communicator_buffers": (DENSE, {"dp": 8}, "none"),
     "allocator": (DENSE, {}, "expandable"),

@@ -37,6 +37,7 @@ _NEEDS: dict[str, Callable[[Derived], bool]] = {
     "fsdp_parameters": lambda d: d.result.strategy.zero == 3,
     "fsdp_unit": lambda d: d.result.strategy.zero == 3,
     "fsdp_initialization": lambda d: d.result.strategy.zero == 3,
+    "checkpoint_unpacking": lambda d: d.result.model.moe is not None,
     **dict.fromkeys(("device_reserve", "communicator_buffers", "allocator"), lambda d: False),
 }
 

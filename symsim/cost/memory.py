@@ -46,6 +46,7 @@ from symsim.cost.memory_gathered import (
     trained_parameters,
     whole_gradients,
 )
+from symsim.cost.memory_load import loading
 from symsim.cost.memory_rank import LIVENESS, Rank, away, define_stage, rank_of, rational, stream
 from symsim.cost.memory_static import MIB, Static, define_static, optimizer_temporaries, reduction_buffers
 from symsim.cost.reserve import define_reserve
@@ -136,6 +137,11 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
             whole = of_stage("P").expr * WIDTHS[rank.strategy.precision]
             meaning, latex = "parameters as they are made, before they are cut into shards", r"\hat{M}^{(i)}_{\mathrm{whole}}"
             found.append(define_stage(rank, of_stage("M_at", "whole"), whole, meaning, latex, assumptions=("fsdp_initialization",)))
+    if rank.assume["checkpoint_unpacking"] == "mxfp4":
+        meaning, latex = "the checkpoint's last experts as they are unpacked", r"\hat{M}^{(i)}_{\mathrm{load}}"
+        source = "transformers 4.55 integrations/mxfp4.py, convert_moe_packed_tensors"
+        key, assumed = of_stage("M_at", "load"), ("checkpoint_unpacking",)
+        found.append(define_stage(rank, key, loading(rank), meaning, latex, source=source, assumptions=assumed))
     at(
         of_stage("M_at", "optimizer"),
         static.gradients + optimizer_temporaries(rank),

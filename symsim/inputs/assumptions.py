@@ -332,6 +332,13 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "zero=3: parameters come into being as shards (meta), or whole on every rank before they are cut (device), a moment that counts too",
         "meta: torch.distributed.fsdp fully_shard of a model on the meta device; device: Megatron-LM without init_model_with_meta_device",
     ),
+    "checkpoint_unpacking": Assumption(
+        "none",
+        ("none", "mxfp4"),
+        "a load that leaves nothing behind (none), or experts that every rank unpacks from MXFP4 on its device as it loads what it trains, a moment "
+        "that counts too (mxfp4): 11.65625 bytes an element of the largest projection (of 2^30 elements; 2.65625 of more), beside all else",
+        "mxfp4: transformers 4.55 integrations/mxfp4.py (Mxfp4Config(dequantize=True)), whose indices of nibbles are int64",
+    ),
     "step_barrier": Assumption(
         "true",
         ("true", "false"),

@@ -17,6 +17,7 @@ REFUSED: dict[str, str] = {
         "its attention chooses among experts": "jetmoe",
         "its keys come with learned masks and its streams with learned weights": "doge",
         "its layers are run several times a token": "hrm_text dory inkling2_loop inkling2_loop_text",
+        "its layers are run several times a token, and its loss is of the words of every run": "ouro",
         "its queries attend to documents that stand before them": "unlimited_ocr unlimited_ocr_text",
         "its head has the wrapper's sizes, not the text tower's": "ovis2",
         "latent attention has a window in some of its layers and an indexer in others": "dots3_note dots3_note_text",
