@@ -363,6 +363,14 @@ def test_a_model_of_several_models_is_read_at_its_text_tower() -> None:
     assert "'thinker_config'" in refusal({"model_type": "qwen2_5_omni"})
 
 
+@pytest.mark.parametrize(("model_type", "width"), [("distilbert", 64), ("gte", 2048), ("electra", 512)])
+def test_a_masked_head_with_a_table_of_its_own(model_type: str, width: int) -> None:
+    """One bias, tied or not: 256 words of a width more. BERT's and those after it have a second bias then, which nothing reads."""
+    tied, own = (derive(read(small(model_type) | {"tie_word_embeddings": said}), Strategy()).value("N") for said in (True, False))
+    assert own - tied == 256 * width
+    assert "with two biases" in refusal(small("bert") | {"tie_word_embeddings": False})
+
+
 @pytest.mark.parametrize("model_type", ["t5", "mllama", "longcat_flash", "zamba", "ouro"])
 def test_what_is_refused_says_why(model_type: str) -> None:
     assert REFUSED[model_type] in refusal(small(model_type) | {"text_config": {}})

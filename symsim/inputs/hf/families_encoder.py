@@ -133,7 +133,7 @@ ENCODERS: dict[str, Family] = {
     "ernie": Family(_BERT.defaults, attention=_BERT.attention, mlp=_BERT.mlp, mixers=_BERT.mixers, names=_NAMES, model=_BERT.model,
                     require=TIED | {"use_task_id": (False, "a table of task types is not supported")},
                     unread={"task_type_vocab_size": "without use_task_id there is no such table"}),
-    "electra": Family(_BERT.defaults, attention=_BERT.attention, mlp=_BERT.mlp, mixers=_BERT.mixers, names=_NAMES, require=TIED,
+    "electra": Family(_BERT.defaults, attention=_BERT.attention, mlp=_BERT.mlp, mixers=_BERT.mixers, names=_NAMES,
                       model=_BERT.model | _FACTORED,
                       unread={"summary_last_dropout": "classification and generation heads"}),
     "roberta-prelayernorm": Family(_CAUSES, attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=unless_decoder, names=_NAMES, require=TIED,
@@ -141,7 +141,7 @@ ENCODERS: dict[str, Family] = {
     "megatron-bert": _BEFORE,
     "xlm-roberta-xl": _BEFORE,
     "distilbert": Family(
-        attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=both_ways, require=TIED | {
+        attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=both_ways, require={
             "sinusoidal_pos_embds": (False, "fixed positions in a table of their own are not supported")},
         model=_MASKED_HEAD | _TABLES | AFTER | {"token_types": None, "hidden_dropout": number("dropout")},
         names={"intermediate_size": ("hidden_dim",), "hidden_act": ("activation",)},
@@ -198,7 +198,7 @@ ENCODERS: dict[str, Family] = {
         unread={"mask_token_id": "names a token", "vocab_list": "names tokens", "token_dropout": "scale, clamp or noise, elementwise",
                 "esmfold_config": "of a model that folds proteins"}),
     "gte": Family(
-        {"tie_word_embeddings": True}, attention=_BOTH_BIASES, mixers=both_ways, names=_NAMES, require=TIED,
+        {"tie_word_embeddings": True}, attention=_BOTH_BIASES, mixers=both_ways, names=_NAMES,
         mlp=GATED | {"down_bias": True, "inner_dropout": number("hidden_dropout_prob")},
         model=_MASKED_HEAD | AFTER | _DROPOUT | {
             "head_transform": "gelu", "embedding_norm": True, "token_types": lambda c: c.integer("type_vocab_size", 0) or None}),
