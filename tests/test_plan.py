@@ -111,6 +111,14 @@ def test_kinds_come_in_order_and_differ(made: Plan) -> None:
     assert {"strategy", "time", "memory", "tokens_per_second", "mfu", "binds", "interval"} <= made.to_json()["best"][0].keys()
 
 
+def test_what_binds_is_what_the_step_waits_for(made: Plan) -> None:
+    """A step is of the first degree in the seconds that a machine's numbers stand for, so that their shares of it add up."""
+    binds = made.best[0].binds
+    first, *_ = binds
+    assert sum(binds.values()) == pytest.approx(1, rel=1e-6) and list(binds.values()) == sorted(binds.values(), reverse=True)
+    assert f"Faster by a percent, {first} shorten it by {binds[first]:.3f} %" in " ".join(repr(made).split())
+
+
 def test_an_option_more_is_never_worse_and_one_fixed_never_better(made: Plan) -> None:
     step = made.best[0].result.value("time.step")
     more = plan(MODEL, SYSTEM, world=8, global_batch_size=32, fix=FIXED, allow=["cross_entropy_fusion=unfused,te"], top=1)

@@ -18,6 +18,7 @@ import numpy as np
 from symsim.api.python import model_of
 from symsim.api.result import Result
 from symsim.errors import InputError, nearest
+from symsim.evaluation.elasticity import elasticities
 from symsim.evaluation.idle import idle_assumptions
 from symsim.evaluation.quantities import QUANTITIES
 from symsim.grid.axes import Axis
@@ -29,12 +30,14 @@ from symsim.grid.space import Space
 from symsim.inputs.models import LoadedModel
 from symsim.inputs.settings import text_of
 from symsim.inputs.strategies import Ranks, on_ranks, read_strategy
+from symsim.inputs.system import System
 from symsim.inputs.systems import load_system
 from symsim.inputs.tuning import TRAINED
 from symsim.planning.frameworks import framework_of
 from symsim.planning.search import Goal, Search
 from symsim.planning.space import GIVEN, Asked, options_beside, options_of, space_of
 from symsim.program.base import Base, read_base
+from symsim.report.resources import shares, words
 
 if TYPE_CHECKING:
     from symsim.report.figure import Figure
@@ -111,6 +114,22 @@ class Choice:
         return self.result.to_json()
 
     @cached_property
+    def system(self) -> System:
+        system = self.result.system
+        assert system is not None
+        return system
+
+    @cached_property
+    def elasticities(self) -> Mapping[str, float]:
+        """Percent by which the step changes for a percent more of each free symbol."""
+        return elasticities(self.result)
+
+    @property
+    def binds(self) -> dict[str, float]:
+        """What of the machine the step waits for, and the share of it that goes with each, the largest first."""
+        return {words(self.system, of): share for of, share in shares(self.elasticities).items()}
+
+    @cached_property
     def idle(self) -> list[str]:
         """The assumptions besides the defaults that move nothing."""
         return idle_assumptions(self.result, self.result.assumptions)
@@ -125,7 +144,7 @@ class Choice:
         return {
             "strategy": self.text,
             **own,
-            "binds": binds(self.result),
+            "binds": self.binds,
             **({"interval": [within.low, within.high]} if within is not None else {}),
         }
 
@@ -214,17 +233,7 @@ def flat(choice: Choice) -> dict[str, Any]:
     names = ("time.step", "tokens_per_second", "mfu", "hfu", "memory.peak", "cost_per_trillion_tokens", "energy_per_trillion_tokens")
     known = choice.result.step_numbers
     there = [n for n in names if "." in n or n in known]
-    return {"strategy": choice.text, **{n: choice.result.value(n) for n in there}, "binds": binds(choice.result)}
-
-
-def binds(result: Result) -> str:
-    """Of what a step takes besides kernels, the largest part; 'compute' where kernels are more than nine tenths."""
-    number = {name: float(result.value(f"time.{name}")) for name in ("step", "compute", "bubble", "optimizer")}
-    if number["compute"] > 0.9 * number["step"]:
-        return "compute"
-    parts = {"bubble": number["bubble"], "optimizer": number["optimizer"]}
-    parts |= {f"messages over {axis}": float(time) for axis, time in result.to_json()["time"]["exposed"].items()}
-    return max(parts, key=lambda name: parts[name])
+    return {"strategy": choice.text, **{n: choice.result.value(n) for n in there}, "binds": next(iter(choice.binds))}
 
 
 def plan(

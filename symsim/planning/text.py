@@ -10,10 +10,11 @@ from symsim.inputs.strategy import Strategy
 from symsim.planning.difference import parts_table
 from symsim.planning.knobs import Change
 from symsim.planning.knobs_text import change_lines
-from symsim.report.amounts import human, percent, seconds
+from symsim.report.amounts import THIN, human, percent, seconds
 from symsim.report.columns import table, wrapped
 from symsim.report.notebook import Grid, Shown
 from symsim.report.noted import time_grid
+from symsim.report.resources import faster
 from symsim.report.step import Step, between
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ def _no_fit(plan: Plan) -> str:
 
 def _where(first: Choice) -> list[str]:
     lines = [parts_table("Where the time of its step goes", first.result)]
+    lines.append(wrapped(f"  {faster(first.system, first.elasticities)}".replace(THIN, " "), hanging=2))
     if first.result.interval is not None:
         lines.append(wrapped(f"  {between(first.result.interval)}", hanging=4))
     return lines

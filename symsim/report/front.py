@@ -8,7 +8,7 @@ from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.run import run_of
 from symsim.inputs.system import quantities, symbol_values
 from symsim.report import choices, question, resources
-from symsim.report.amounts import THIN, exact, human, percent, plain, rate, seconds, signed_percent, whole
+from symsim.report.amounts import exact, human, percent, plain, rate, seconds, signed_percent, whole
 from symsim.report.document import Bar, Cell, Code, Column, Gauge, Gauges, Math, Paragraph, Picture, Ref, Row, Section, Span, Spans, Table, spans
 from symsim.report.ink import Ink
 from symsim.report.kernels import BOUNDS
@@ -21,7 +21,6 @@ HEADING = "The answer"
 _MOST = 5  # numbers of the machine that the step is asked about
 _WAITS = 0.005  # share of a micro-batch from which waiting for launches is said
 _LEAST = 5e-5
-_MOVERS, _MOVES = 3, 0.005  # resources of the machine that are said to bind the step, and what of it goes with each at least
 
 
 def section(result: Evaluation, step: Step | None, ink: Ink, totals: Totals) -> Section:
@@ -135,8 +134,6 @@ def _flops(totals: Totals) -> Picture:
 def binds(step: Step) -> Table:
     """What limits the step, its slowest stage, the kernels there, and the memory."""
     most, second, *_ = sorted(step.parts, key=lambda p: -p.seconds)
-    movers = [(of, share) for of, share in resources.shares(step.elasticities).items() if share >= _MOVES][:_MOVERS]
-    shorter = [f"{resources.words(step.system, of)} {'shorten it ' if not n else ''}by {share:.3f}{THIN}%" for n, (of, share) in enumerate(movers)]
     shares = {b: sum(k.total for k in step.kernels if k.bound == b) for b in BOUNDS}
     kernels = sum(shares.values())
     longest = step.kernels[0]
@@ -146,7 +143,7 @@ def binds(step: Step) -> Table:
     parts = step.memory(step.fullest)
     held = ", ".join(f"{MEMORY_PARTS[p]} {human(n, BYTE)}" for p, n in sorted(parts.items(), key=lambda item: -item[1]) if n)
     rows: list[tuple[str, Spans]] = [
-        ("the step", spans(f"Faster by a percent, {', '.join(shorter)}.")),
+        ("the step", spans(resources.faster(step.system, step.elasticities))),
         ("its time", spans(f"{most.name}, {percent(most.share)}; then {second.name}, {percent(second.share)}.{_hidden(step)}")),
         ("its stages", spans(step.why_slowest)),
         (

@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from symsim.algebra.typeset import entry
 from symsim.inputs.settable import system_path
 from symsim.inputs.system import System
+from symsim.report.amounts import THIN
 from symsim.report.machine import joins
 
 # units of numbers that stand for seconds: by how much these change for a change of the number
 _WAYS = {"FLOP/s": -1, "byte/s": -1, "s": 1}
 NETWORK = "network"
+# so many are said to bind a step, and so much of it goes with each at least
+_MOVERS, _MOVES = 3, 0.005
 _WORDS = {
     ("accelerator", "peak"): "matrix products",
     ("accelerator", "memory_bandwidth"): "HBM traffic",
@@ -51,3 +54,10 @@ def shares(elasticities: Mapping[str, float]) -> dict[Resource, float]:
             of = resource_of(name)
             found[of] = found.get(of, 0.0) + way * percent
     return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def faster(system: System, elasticities: Mapping[str, float]) -> str:
+    """By how much a step is shorter where what it waits for most is a percent faster."""
+    most = [(of, share) for of, share in shares(elasticities).items() if share >= _MOVES][:_MOVERS]
+    said = [f"{words(system, of)} {'' if n else 'shorten it '}by {share:.3f}{THIN}%" for n, (of, share) in enumerate(most)]
+    return f"Faster by a percent, {', '.join(said)}."
