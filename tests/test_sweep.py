@@ -56,6 +56,20 @@ def made(axes: list[str] = AXES, model: str = "llama3-8b", search: str = "auto",
     return sweep
 
 
+def largest_kept(axes: list[str]) -> int:
+    """Of the arrays that a sweep's one kernel stands on, the points of the largest."""
+    sweep = made(axes, by="time.step", top=1)
+    assert len(sweep.groups) == 1
+    return max(v.data.size for v in sweep.work(0).program.values if isinstance(v.data, np.ndarray))
+
+
+def test_only_variants_with_a_program_of_their_own_keep_arrays_over_many_points() -> None:
+    """What a variant has is an array over all points: of many variants they are many, of one they save the kernel its work."""
+    sizes = ["micro_batch_size=1:32", "num_microbatches=32:10240:32"]
+    assert largest_kept(["dp=8", *sizes]) == 32 * 320
+    assert 1 < largest_kept(["dp=8", "recompute=none,selective,full", *sizes]) <= 8192
+
+
 @pytest.fixture(scope="module")
 def everything() -> symsim.grid.api.SweepRows:  # type: ignore[name-defined]
     shown = "time.step,memory.peak,tokens_per_second,mfu,world,time.exposed.tp,params.per_rank"

@@ -38,7 +38,7 @@ from symsim.inputs.strategy import Strategy
 from symsim.program.bounds import best_points
 from symsim.program.c_kernel import compiler
 from symsim.program.cache import key_of, source_hash
-from symsim.program.program import Program
+from symsim.program.program import SHARED_SMALL, SMALL, Program
 from symsim.program.value import Value
 
 # points of a task: enough to be worth handing over, few enough that a stop loses little
@@ -145,7 +145,7 @@ class Sweep:
     def work(self, index: int) -> Work:
         if index not in self._works:
             if self._program is None:
-                self._program = Program(self.space.sizes)
+                self._program = Program(self.space.sizes, small=SMALL if len(self.variants) == 1 else SHARED_SMALL)
             most = None if self.question.objectives else ROWS_POINTS
             with no_collection():
                 self._works[index] = Work(self.groups[index], self.question, self._program, most_points=most, backend=self.backend)

@@ -132,11 +132,11 @@ def variants(family: Family) -> Iterator[Undone]:
 
 def _shrunk(chosen: tuple[Array, ...], masks: Sequence[Array]) -> tuple[Array, ...]:
     """The chosen positions without those at which one of the masks (over the chosen) holds nowhere."""
-    kept = []
+    kept, some = [], [mask for mask in masks if not mask.all()]
     for axis, positions in enumerate(chosen):
         keep = np.ones(len(positions), dtype=bool)
-        for mask in masks:
-            if mask.shape[axis] > 1 and not mask.all():
+        for mask in some:
+            if mask.shape[axis] > 1:
                 keep &= mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis))
         kept.append(positions[keep])
     return tuple(kept)

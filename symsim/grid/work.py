@@ -20,7 +20,7 @@ from symsim.grid.reported import Reported
 from symsim.program import c_kernel
 from symsim.program.numpy_kernel import LONGEST, NumpyKernel
 from symsim.program.plan import C_LOOP, NUMPY_CALL, Plan, make_plan
-from symsim.program.program import Program, restricted
+from symsim.program.program import SMALL, Program, restricted
 
 _ROOM = 1 << 14
 # fewer points are walked by NumPy before a kernel is compiled
@@ -202,7 +202,7 @@ class Work:
                     self.texts[name] = made
                 else:
                     values.append(made)
-        self.program, self.values = restricted(values, group.chosen)
+        self.program, self.values = restricted(values, group.chosen, SMALL if len(group.variants) == 1 else program.small)
         self._plan: Plan | None = None
         self._kernel: Any = None
         self.most_points = most_points

@@ -37,7 +37,7 @@ from symsim.planning.members import Members, Part, Parts, Ruled, members_of, par
 from symsim.planning.ways import Derivations, answers_that_vary, rows_of
 from symsim.program.base import Base
 from symsim.program.points import values_at
-from symsim.program.program import Program
+from symsim.program.program import SHARED_SMALL, Program
 
 # bounds and values are sums of the same terms in other orders; closer than this they count as equal
 _ROUNDING = 1e-9
@@ -103,7 +103,7 @@ class Search:
         self._trees: dict[str, Trees] = {}
         self._passes = AllPasses()
         self._made_first = OF_TRAINED
-        self._program = Program(self.space.sizes)
+        self._program = Program(self.space.sizes, small=SHARED_SMALL)
         self._ruled = Ruled()
         self._members_of: dict[tuple[Rows, Others], list[Members]] = {}
         self._codes, self._sized = self._kinds()
@@ -286,7 +286,7 @@ class Search:
         """The cells that are left of a part: itself, with the bounds of its points that cost little, if these are new; else with all bounds, cut by
         the choice to make next; none where no bound knows a choice that matters. And what of it these are of."""
         if len(self._program.lowered) > _MOST_VALUES:
-            self._program = Program(self.space.sizes)
+            self._program = Program(self.space.sizes, small=SHARED_SMALL)
         trees = self._trees_of(asked)
         self._made_first |= self._of_stages | trees.first
         free = self._free(cell.rows)

@@ -28,7 +28,9 @@ from symsim.algebra.quantity import Definition
 from symsim.program.value import Value, added, numpy_operation, of_largest
 
 # values over this many points or fewer are computed while the program is built
-SMALL = 1 << 13
+SMALL = 1 << 15
+# where variants share a program: what each of them has would be an array over all points
+SHARED_SMALL = 1 << 13
 # larger arrays are not searched for axes along which nothing changes
 _WORTH_REDUCING = 1 << 12
 
