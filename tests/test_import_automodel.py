@@ -169,3 +169,20 @@ def test_a_mixture_with_tensor_parallelism_splits_its_sequence(tmp_path: Path) -
 def test_a_decoder_that_rests_behind_a_trained_projector(tmp_path: Path) -> None:
     held = dict(job(tmp_path, freeze_config={"freeze_language_model": True, "freeze_vision_tower": False}).strategy or {})
     assert (held["freeze_parameters"], held["trained_before"]) == (["embedding", "lm_head", "final_norm", "layers"], True)
+
+
+def test_keys_of_newer_recipes(tmp_path: Path) -> None:
+    """Master weights by their type, checkpoints of a model below a drafter, and keys that no formula reads."""
+    adam = {"_target_": "transformer_engine.pytorch.optimizers.FusedAdam", "master_weights": True, "warmup_ratio": 0.05, "min_lr_ratio": 0.1}
+    model = {**BASE["model"], "base_activation_checkpointing": True, "kda_mode": "chunk", "text_config": {"cp_full_attn_backend": "ffpa"}}
+    wanted = {"torch.float32": None, "torch.float16": "fp16"}
+    for spelt, kept in wanted.items():
+        made = job(tmp_path, optimizer={**adam, "master_weight_dtype": spelt}, model=model)
+        found, fates = dict(made.strategy or {}), {row.key: row.fate for row in made.rows}
+        assert found.get("main_params_dtype") == kept and found["recompute"] == "full"
+        assert fates["optimizer.master_weight_dtype"] == "mapped" == fates["model.base_activation_checkpointing"]
+        others = ("optimizer.warmup_ratio", "optimizer.min_lr_ratio", "model.kda_mode", "model.text_config.cp_full_attn_backend")
+        assert {fates[key] for key in others} == {"no_cost_effect"}
+    for key, value in (("kda_mode", "fused_recurrent"), ("canvas_length", 256), ("extract_submodel", "language_model")):
+        made = job(tmp_path, model={**BASE["model"], key: value})
+        assert {row.key: row.fate for row in made.rows}[f"model.{key}"] == "not_modelled"

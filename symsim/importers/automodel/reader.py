@@ -399,6 +399,7 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
     main = keys.flag("optimizer.master_weights", False, to="main_params_dtype")
     bits = keys.choice("optimizer.master_weight_bits", {"24": 24, "32": 32}, None, to="main_params_dtype")
     remainders = keys.flag("optimizer.store_param_remainders", False, to="store_param_remainders")
+    kept = keys.choice("optimizer.master_weight_dtype", _STATES, "fp32", to="main_params_dtype")
     states = {option: keys.choice(f"optimizer.{option}", _STATES, None, to=option) for option in ("exp_avg_dtype", "exp_avg_sq_dtype")}
     if target.startswith("torch.optim.") and not fused and name in ("adam", "adamw"):
         assumptions["optimizer_implementation"] = "foreach" if together else "for_loop"
@@ -407,6 +408,10 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
     if main and strategy.get("zero") and strategy["precision"] == "bf16":
         strategy |= {"use_precision_aware_optimizer": True, "store_param_remainders": remainders}
         strategy |= {option: kind for option, kind in states.items() if kind is not None}
+        if kept != "fp32":
+            strategy["main_params_dtype"] = kept
+    elif "optimizer.master_weight_dtype" in keys.given:
+        keys.note("optimizer.master_weight_dtype", "no_cost_effect", why="read where master weights are kept beside sharded ones in bf16")
     limit = keys.number("clip_grad_norm.max_norm", 1.0, to="clip_grad")
     strategy["clip_grad"] = limit
 
@@ -414,7 +419,7 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
 def _checkpoints(keys: Keys, strategy: dict[str, Any]) -> None:
     whole = False
     kinds = {"true": True, "True": True, "false": False, "False": False, "full": True, "none": False, "selective": True}
-    for key in ("parallelizer.activation_checkpointing", "distributed.activation_checkpointing"):
+    for key in ("parallelizer.activation_checkpointing", "distributed.activation_checkpointing", "model.base_activation_checkpointing"):
         if keys.has(key):
             given = keys.given[key].value
             whole = kinds.get(str(given), False)

@@ -40,10 +40,15 @@ SILENT: dict[str, Silent] = {
     ),
     **silent("no_cost_effect", "whether memory that waits on the host is pinned", "distributed.offload_policy.pin_memory"),
     **silent("not_modelled", _VECTORS, "temperature model.pooling model.l2_normalize model.temperature model.do_distributed_inbatch_negative"),
+    **silent("not_modelled", _VECTORS, "model.detach_distributed_inbatch_negatives model.extract_submodel model.teacher_hidden_size"),
     **silent("not_modelled", _DRAFTED, "model.drafter_path model.drafter_loss_weight model.drafter_num_steps"),
+    **silent("not_modelled", _DIFFUSED, "model.canvas_length model.dlm_paradigm"),
+    **silent("not_modelled", _TOWERS, "model.backend.mot_grouped"),
+    **silent("not_modelled", "a kernel of the delta rule that takes token after token", "model.kda_mode", ("chunk",)),
+    **silent("no_cost_effect", "how weights of experts are written", "model.text_config.mtp_expert_hf_layout"),
     **silent("not_modelled", "routers alone keep no gradient and no states: below 1 % of them", "model.freeze_router"),
     **silent("no_cost_effect", PATHS, "model.cache_dir model.text_config.output_hidden_states"),
-    **silent("no_cost_effect", "a number of the loss", "loss_fn.reduction loss_fn.logit_softcapping"),
+    **silent("no_cost_effect", "a number of the loss", "loss_fn.reduction loss_fn.logit_softcapping loss_fn.coordinate_weight"),
     **silent("no_cost_effect", DATA, "packed_sequence.packing_format packed_sequence.balance_media_tokens"),
     **silent("no_cost_effect", RNG, "seed"),
     **silent("no_cost_effect", LENGTH, _of("step_scheduler", "num_epochs max_steps")),
@@ -90,7 +95,9 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", "the weight of a loss", "model.mtp_loss_scaling_factor model.router_aux_loss_coef"),
     **silent("not_modelled", "another head than the vocabulary's", "model.num_labels"),
     **silent(
-        "no_cost_effect", "which kernel computes attention: a fused one either way", "model.use_sdpa_patching model.config._attn_implementation"
+        "no_cost_effect",
+        "which kernel computes attention: a fused one either way",
+        "model.use_sdpa_patching model.config._attn_implementation model.text_config.cp_full_attn_backend packed_sequence.attn_implementation",
     ),
     **silent(
         "no_cost_effect",
@@ -98,7 +105,7 @@ SILENT: dict[str, Silent] = {
         _of(
             "optimizer",
             """lr weight_decay betas eps epsilon embed_lr lm_head_lr scalar_lr scalar_betas scalar_eps mu nesterov adjust_lr flatten
-            adam_w_mode bias_correction""",
+            adam_w_mode bias_correction warmup_ratio min_lr_ratio""",
         ),
     ),
     **silent("no_cost_effect", "how states are written to files", "optimizer.compress_state_dict"),
