@@ -804,6 +804,32 @@ def test_files_of_flagscale_are_arguments_in_sections(tmp_path: Path) -> None:
     assert rows["model.enable_hetero"].fate == "not_modelled" and rows["model.hidden_dim_multiplier"].fate == "no_cost_effect"
 
 
+def test_adapters_and_a_folded_pipeline_of_flagscale(tmp_path: Path) -> None:
+    file = tmp_path / "finetune.yaml"
+    adapters = "model:\n  peft_type: lora\n  lora_dim: 16\n  lora_alpha: 32\n  lora_dropout: 0.1\n  lora_target_modules: [linear_proj]\n"
+    file.write_text(FLAGSCALE.replace("model:\n", adapters, 1))
+    found = read_job("megatron", [str(file)], Options())
+    told, strategy = {one.key: one.fate for one in found.rows}, dict(found.strategy or {})
+    assert (strategy["tuner_type"], strategy["lora_rank"], strategy["target_modules"]) == ("lora", 16, ["linear_proj"])
+    assert told["model.peft_type"] == "mapped" and told["model.lora_alpha"] == "no_cost_effect"
+    words = ("--num-experts", "4", "--expert-model-parallel-size", "2", "--pipeline-model-parallel-size", "2", "--global-batch-size", "32")
+    folded = (*DENSE, *words, "--use-dualpipev", "--moe-fb-overlap")
+    assert job(*folded).placed().schedule == "dualpipev" and row(job(*folded), "--moe-fb-overlap")[0] == "not_modelled"
+    assert job(*folded, "--moe-token-dispatcher-type", "alltoall").placed().overlap_moe_expert_parallel_comm
+
+
+def test_names_of_forks() -> None:
+    """Adam's states in 8 bits of Ling's and BigScience's, the launcher and a term of the loss of LLM-jp's."""
+    for words in (("--optimizer", "adamw-bnb-8bit"), ("--use-bnb-optimizer",)):
+        found = job(*DENSE, *words)
+        assert found.placed().optimizer_bits == 8 and row(found, words[0])[0] == "mapped"
+    found = job(*DENSE, "--use-mpi", "--use-z-loss")
+    assert (row(found, "--use-mpi")[0], row(found, "--use-z-loss")[0]) == ("no_cost_effect", "not_modelled")
+    latent = "--multi-latent-attention --kv-lora-rank 64 --qk-head-dim 32 --qk-pos-emb-head-dim 16 --v-head-dim 32".split()
+    found = job(*DENSE, *latent, "--peft-type", "lora", "--lora-target-modules", "linear_q_proj")
+    assert dict(found.strategy or {})["target_modules"] == ["q_proj"]
+
+
 @pytest.mark.parametrize("said", ['"1e999"', '"inf"', '"nan"', "x"])
 def test_a_width_of_flagscale_that_is_no_number_is_left_out(tmp_path: Path, said: str) -> None:
     file = tmp_path / "70b.yaml"

@@ -159,6 +159,14 @@ def test_a_module_of_primus(tmp_path: Path) -> None:
     assert (job(tmp_path, PRIMUS, model="llama3-8b", variables={"BATCH": "4"}).strategy or {})["micro_batch_size"] == 4
 
 
+def test_newer_names_of_primus(tmp_path: Path) -> None:
+    names = {"pp_warmup": "no_cost_effect", "use_fla_short_conv": "no_cost_effect", "attn_sink": "no_cost_effect", "odc_phase": "not_modelled"}
+    more = "".join(f"      {name}: true\n" for name in names)
+    found = job(tmp_path, PRIMUS.replace("      enable_primus_turbo: true\n", f"      enable_primus_turbo: true\n{more}"), model="llama3-8b")
+    told = {row.key: row.fate for row in found.rows}
+    assert {name: told[f"overrides.{name}"] for name in names} == names
+
+
 def test_primus_turbos_exchange_is_deepeps(tmp_path: Path) -> None:
     """use_turbo_deepep, or a stage without synchronisation that has it, stands in for the dispatcher that is named."""
     said_too = ("sequence_parallel: true", "moe_token_dispatcher_type: alltoall", "expert_model_parallel_size: 4", "turbo_deepep_num_cu: 64")

@@ -36,6 +36,12 @@ def test_sharded_and_packed_with_adapters() -> None:
     assert made.assumptions == {"fsdp_parameters": "main", "optimizer_implementation": "for_loop"}
 
 
+def test_a_reward_model_has_another_head(tmp_path: Path) -> None:
+    told = fates(job(tmp_path, {"reward_model_cfg": {"enabled": True, "reward_model_type": "bradley_terry"}}))
+    assert told["policy.reward_model_cfg.enabled"] == "not_modelled" and told["policy.reward_model_cfg.reward_model_type"] == "no_cost_effect"
+    assert fates(job(tmp_path, {"reward_model_cfg": {"enabled": False}}))["policy.reward_model_cfg.enabled"] == "no_cost_effect"
+
+
 def test_megatron_beside_ranks_that_generate() -> None:
     made = load_job("nemo-rl", str(FILES / "megatron" / "grpo.yaml"))
     found = made.placed()

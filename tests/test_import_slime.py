@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import symsim
 from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.reading import load_job
@@ -59,6 +60,26 @@ def test_the_model_s_file_is_read_where_it_lies_beside_the_script(tmp_path: Path
     )
     made = load_job("slime", str(tmp_path / "run.sh"))
     assert made.architecture is not None and made.architecture.num_layers == 4
+
+
+def test_a_specification_that_only_passes_arguments_on(tmp_path: Path) -> None:
+    """GLM-4-9B-0414's sizes, of slime's own file of them, give its parameters (zai-org/GLM-Z1-9B-0414 has them)."""
+    (tmp_path / "models").mkdir()
+    sizes = """--spec "slime_plugins.models.glm4" "get_glm_spec" --swiglu --num-layers 40 --hidden-size 4096 --ffn-hidden-size 13696
+    --num-attention-heads 32 --group-query-attention --num-query-groups 2 --use-rotary-position-embeddings
+    --disable-bias-linear --add-qkv-bias --normalization RMSNorm --vocab-size 151552 --post-self-attn-layernorm
+    --post-mlp-layernorm --untie-embeddings-and-output-weights"""
+    (tmp_path / "models" / "qwen3-30B-A3B.sh").write_text(f"MODEL_ARGS=({sizes})\n")
+    (tmp_path / "run.sh").write_text(
+        (FILES / "experts" / "run.sh")
+        .read_text()
+        .replace("--expert-model-parallel-size 8 --expert-tensor-parallel-size 1", "")
+        .replace("/Qwen3-30B-A3B", "/GLM-Z1-9B-0414")
+    )
+    made = load_job("slime", str(tmp_path / "run.sh"))
+    assert made.architecture is not None and symsim.derive(made.architecture).value("params.total") == 9_400_279_040
+    told = {row.key: row.fate for row in made.rows}
+    assert told["--spec"] == "no_cost_effect" and told["--post-mlp-layernorm"] == "mapped"
 
 
 def test_every_name_has_a_row() -> None:

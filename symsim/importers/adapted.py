@@ -26,6 +26,8 @@ _OF_OTHERS: dict[str, tuple[str, ...]] = {
     "w1": ("gate_proj",),
     "w3": ("up_proj",),
     "wqkv": ("query_key_value",),
+    # Megatron-Core's latent attention without a rank of queries
+    "linear_q_proj": ("q_proj",),
 }
 # experts of modelling code, as adapters' libraries name their modules or parameters (peft target_parameters)
 _EXPERTS = {

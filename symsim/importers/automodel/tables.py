@@ -40,15 +40,21 @@ SILENT: dict[str, Silent] = {
     ),
     **silent("no_cost_effect", "whether memory that waits on the host is pinned", "distributed.offload_policy.pin_memory"),
     **silent("not_modelled", _VECTORS, "temperature model.pooling model.l2_normalize model.temperature model.do_distributed_inbatch_negative"),
-    **silent("not_modelled", _VECTORS, "model.detach_distributed_inbatch_negatives model.extract_submodel model.teacher_hidden_size"),
+    **silent(
+        "not_modelled", _VECTORS, "model.detach_distributed_inbatch_negatives model.extract_submodel model.teacher_hidden_size model.capture_layers"
+    ),
     **silent("not_modelled", _DRAFTED, "model.drafter_path model.drafter_loss_weight model.drafter_num_steps"),
     **silent("not_modelled", _DIFFUSED, "model.canvas_length model.dlm_paradigm"),
-    **silent("not_modelled", _TOWERS, "model.backend.mot_grouped"),
+    **silent("not_modelled", _TOWERS, "model.backend.mot_grouped model.backend.fused_swiglu model.backend.fused_rope"),
     **silent("not_modelled", "a kernel of the delta rule that takes token after token", "model.kda_mode", ("chunk",)),
     **silent("no_cost_effect", "how weights of experts are written", "model.text_config.mtp_expert_hf_layout"),
     **silent("not_modelled", "routers alone keep no gradient and no states: below 1 % of them", "model.freeze_router"),
     **silent("no_cost_effect", PATHS, "model.cache_dir model.text_config.output_hidden_states"),
-    **silent("no_cost_effect", "a number of the loss", "loss_fn.reduction loss_fn.logit_softcapping loss_fn.coordinate_weight"),
+    **silent(
+        "no_cost_effect",
+        "a number of the loss",
+        "loss_fn.reduction loss_fn.logit_softcapping loss_fn.coordinate_weight loss_fn.class_token_start_idx",
+    ),
     **silent("no_cost_effect", DATA, "packed_sequence.packing_format packed_sequence.balance_media_tokens"),
     **silent("no_cost_effect", RNG, "seed"),
     **silent("no_cost_effect", LENGTH, _of("step_scheduler", "num_epochs max_steps")),
@@ -60,7 +66,9 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", _PREFETCH, _of("distributed", "enable_fsdp2_prefetch fsdp2_backward_prefetch_depth fsdp2_forward_prefetch_depth")),
     **silent("no_cost_effect", _PREFETCH, _of("distributed", "fsdp_double_buffer nccl_ub disable_bucketing init_fsdp_with_meta_device")),
     **silent(
-        "no_cost_effect", "checks between steps", _of("distributed", "check_for_nan_in_grad report_nan_in_param_grad broadcast_buffers static_graph")
+        "no_cost_effect",
+        "checks between steps",
+        _of("distributed", "check_for_nan_in_grad report_nan_in_param_grad broadcast_buffers static_graph find_unused_parameters"),
     ),
     **silent("no_cost_effect", "types of what passes between units", _of("distributed.mp_policy", "_target_ cast_forward_inputs output_dtype")),
     **silent("not_modelled", _ROUTER, _of("distributed.moe", "ignore_router_for_ac")),

@@ -193,6 +193,7 @@ GAPS: dict[str, Silent] = {
         "ModelOpt: a pass over weights and inputs of every product that is rounded, below 5 % of a step",
         "export_quant_cfg export_real_quant_cfg export_kv_cache_quant",
     ),
+    **silent("not_modelled", "a further term of the loss (LLM-jp's fork): a pass over the logits", "use_z_loss"),
     **silent(
         "not_modelled",
         "a teacher's forward in every step: set reference_models",

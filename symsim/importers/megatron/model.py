@@ -34,6 +34,8 @@ _DELTA_NETS = ("gated_delta_net", "gdn")
 _PATTERN = re.compile(r"\s*([\[\]()*+,]|[0-9]+)")
 # modules of a specification in Python; the last three are in slime's copy of Megatron-LM alone
 _SPECIFIED = ("spec", "use_gated_attention", "post_self_attn_layernorm", "post_mlp_layernorm")
+# slime_plugins/models/glm4.py
+_PLAIN_SPECS = ("get_glm_spec",)
 # keys of the model, known where another file gives it
 _KEYS = [*hybrid.KEYS, *hybrid.INDEXER, "dsa_indexer_topk_freq", "dsa_indexer_skip_topk_offset"]
 _KEYS += """
@@ -98,6 +100,7 @@ def read_model(keys: Keys, name: str, fields: bool, tp: int, where: str, entry: 
         moe=moe,
         normalization="LayerNorm" if layer_norm else "RMSNorm",
         norm_bias=layer_norm,
+        norms=_norms(keys),
         tie_word_embeddings=_tied(keys),
         embedding_norm=keys.flag("embed_layernorm", False, to="embedding_norm"),
         position_embedding=positions,
@@ -132,6 +135,17 @@ def ignore_model(keys: Keys, name: str) -> None:
     for key in (*_KEYS, *_SPECIFIED):
         if keys.has(key):
             keys.note(key, "no_cost_effect", why=f"the model is {name}")
+
+
+def _norms(keys: Keys) -> list[str] | None:
+    """Where layers have norms, if not before attention and network alone: slime's copy of Megatron-LM has further ones behind them."""
+    if keys.has("spec") and str(keys.given["spec"].value).split()[-1].strip("'\"]") in _PLAIN_SPECS:
+        keys.note("spec", "no_cost_effect", why="Megatron-Core's own layer, with the norms that arguments ask for")
+    behind = [keys.flag(name, False, to="norms") for name in ("post_self_attn_layernorm", "post_mlp_layernorm")]
+    if not any(behind):
+        return None
+    places = (("pre_attention", True), ("post_attention", behind[0]), ("pre_mlp", True), ("post_mlp", behind[1]))
+    return [place for place, there in places if there]
 
 
 def _tied(keys: Keys) -> bool:

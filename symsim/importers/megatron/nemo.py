@@ -112,13 +112,16 @@ PRIMUS: dict[str, Silent] = {
         "not_modelled",
         _TURBO,
         """use_turbo_deepep turbo_sync_free_moe_stage turbo_deepep_use_comm_stream turbo_deepep_num_cu
-        moe_use_fused_router_with_aux_score no_fp8_weight_transpose_cache torch_compile enable_odc""",
+        moe_use_fused_router_with_aux_score no_fp8_weight_transpose_cache torch_compile enable_odc odc_phase enable_odc_lb_mini
+        lb_mini_cost_model odc_p2p_backend odc_rocshmem_gda""",
     ),
     **silent(
         "no_cost_effect",
         "whose kernels multiply: the same FLOPs and bytes, at the shares that the system's file has",
         """enable_primus_turbo use_turbo_attention use_turbo_gemm use_turbo_grouped_gemm use_turbo_grouped_mlp use_turbo_rms_norm
-        moe_use_legacy_grouped_gemm fused_padded_mla_attention enable_turbo_gemm_float8 kda_backend use_fla_fused_swiglu use_fla_fused_rmsnorm""",
+        moe_use_legacy_grouped_gemm fused_padded_mla_attention enable_turbo_gemm_float8 kda_backend use_fla_fused_swiglu use_fla_fused_rmsnorm
+        use_fla_fused_gated_norm use_fla_short_conv use_fla_triton_kda use_v4_attention_backend use_v4_csa_attention_backend
+        use_v4_compiled_sinkhorn""",
     ),
     **silent("not_modelled", "attention's products in 8 bits: at up to twice the rate", "enable_turbo_attention_float8"),
     **silent(
@@ -128,6 +131,18 @@ PRIMUS: dict[str, Silent] = {
     ),
     **silent("no_cost_effect", "numbers of adapters' beginnings, or of adapters that are off", "lora"),
     **silent("no_cost_effect", "names a recipe, whose sizes --of MODEL gives", "flavor"),
+    **silent(
+        "no_cost_effect",
+        "of the model, which the file of another name describes: --of MODEL gives it",
+        "hybrid_attention_enabled attn_sink hc_use_sinkhorn mtp_use_separate_hc_head swiglu_limit",
+    ),
+    **silent(
+        "not_modelled",
+        "an indexer's products in 8 bits: at up to twice the rate",
+        "use_v4_fp8_indexer",
+        ("${PRIMUS_USE_V4_FP8_INDEXER:false}", False),
+    ),
+    **silent("no_cost_effect", "stages run once before the first step", "pp_warmup"),
     **silent("no_cost_effect", "learning rates, scales and the data", "finetune_lr peft_alpha nemo_aligned_lr_warmup data_paths dataset_name mock"),
     **silent("no_cost_effect", "of the run: checkpoints, random numbers and environment", "skip_save per_step_rng_reseed use_fla_data mlperf_mode"),
     **silent(

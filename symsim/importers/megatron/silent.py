@@ -83,6 +83,13 @@ SILENT: dict[str, Silent] = {
     ),
     **silent(
         "no_cost_effect",
+        "of forks of Megatron-LM (LLM-jp's, MLCommons'): the launcher, names, how weights begin and which of them decay",
+        """
+        bias_zero_mean_update do_layernorm_bias_weight_decay no_scaled_init no_seq_len_plus_one_tokens use_mpi wandb_name
+        """,
+    ),
+    **silent(
+        "no_cost_effect",
         "of the run: evaluation between training steps",
         """
         eval_global_batch_size eval_interval eval_iters eval_micro_batch_size full_validation multiple_validation_sets skip_train

@@ -184,6 +184,8 @@ def _pipeline(read: Settings) -> None:
             read.derived("no_overlap_p2p_communication", "overlap_p2p_comm", True, "true: on by default in the interleaved schedule")
     elif off is False:
         keys.note("no_overlap_p2p_communication", "no_cost_effect", "overlap_p2p_comm", "read by the interleaved schedule only")
+    if keys.flag("use_dualpipev", False, to="schedule, vpp", why="FlagScale's: two chunks a rank in the shape of a V") and pp > 1:
+        options |= {"schedule": "dualpipev", "vpp": 2}
     freed = keys.flag("deallocate_pipeline_outputs", None, to="deallocate_pipeline_outputs")
     if freed is not None or read.dialect == "fields":
         options["deallocate_pipeline_outputs"] = bool(freed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from symsim.importers.megatron.settings import Settings
+from symsim.importers.optimizers import OPTIMIZERS
 
 DTYPES = {
     spelling: short
@@ -10,7 +11,8 @@ DTYPES = {
     for spelling in (short, long, f"torch.{long}")
 } | {"torch.float": "fp32", "torch.half": "fp16"}
 _OPTIMIZERS = {"adam": "adam", "sgd": "sgd", "lion": "lion", "muon": "muon", "dist_muon": "muon"}
-
+# bitsandbytes' Adam of forks: Ling's names one so, BigScience's has use_bnb_optimizer
+_NARROW = {"adamw-bnb-8bit": "adamw_8bit", "adam-bnb-8bit": "adamw_8bit"}
 
 # torch.set_float32_matmul_precision; low is not a value of it, and Megatron-LM's rounds take it for medium
 _PRECISIONS = {"low": "medium", "medium": "medium", "high": "high", "highest": "highest"}
@@ -54,8 +56,12 @@ def optimizer(read: Settings) -> None:
             if name == "dist_muon":
                 options["zero"] = 1
             keys.note("optimizer", to="optimizer, zero" if name == "dist_muon" else "optimizer", why=chosen)
+        elif name in _NARROW:
+            OPTIMIZERS[_NARROW[name]].apply(keys, "optimizer", options, read.assumptions)
         else:
             keys.refuse("optimizer", f"it keeps states and makes passes of its own, which are not modelled; give {', '.join(_OPTIMIZERS)}")
+    if keys.flag("use_bnb_optimizer", False, to="optimizer_bits"):
+        OPTIMIZERS["adamw_8bit"].apply(keys, "use_bnb_optimizer", options, read.assumptions)
     _muon(read)
     if keys.has("sgd_momentum"):
         used = options.get("optimizer") in ("sgd", "sgd_momentum")

@@ -69,6 +69,8 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", "the loss in one pass with packing", "policy.sequence_packing.fuse_loss"),
     **silent("no_cost_effect", PATHS, "policy.dequantize_base_checkpoint"),
     **silent("no_cost_effect", "which experts were chosen in generation", "policy.router_replay.enabled"),
+    **silent("not_modelled", "a head of one column in place of the vocabulary's, and two rows for each sample", "policy.reward_model_cfg.enabled"),
+    **silent("no_cost_effect", "read with policy.reward_model_cfg.enabled", "policy.reward_model_cfg.reward_model_type"),
     **silent("not_modelled", "weights and inputs that are rounded and unpacked in every product: passes over them", "policy.quant_cfg"),
     **silent("no_cost_effect", "read with quant_cfg", _of(POLICY, "quant_calib_data quant_calib_size quant_batch_size quant_sequence_length")),
     **silent("no_cost_effect", _PARTS, f"policy.disable_modelopt_layer_spec {DTENSOR}.automodel_kwargs.use_sdpa_patching"),

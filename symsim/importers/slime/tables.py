@@ -62,7 +62,7 @@ OWN: dict[str, Silent] = {
         memory_snapshot_dir memory_snapshot_num_steps memory_recorder profile_target record_memory_history check_weight_update_equal""",
     ),
     **silent("refused", "nothing is trained with it; leave it out for the policy's update", "debug_rollout_only"),
-    **silent("refused", _MODULES, "use_gated_attention post_self_attn_layernorm post_mlp_layernorm"),
+    **silent("refused", _MODULES, "use_gated_attention"),
     # of earlier versions
     **silent("no_cost_effect", _WEIGHTS, "megatron_to_hf_mode disable_weights_backuper train_memory_margin_bytes"),
     **silent("no_cost_effect", ROLLOUT, "use_slime_router disable_rollout_trim_samples"),
