@@ -19,12 +19,15 @@ DIFFERS = (
     "**Compressed attention** of rows shorter than one entry keeps 2 b s h_kv bytes less than is counted, where h_kv is a head's width: no "
     "entry is made.",
     "**transformers 5.24** against 5.23, which all else here is of: routers hold their weights in fp32 in A.X-K1 and K2, Ling, Beam, DeepSeek-V2 "
-    "to V3.2, dots1, EXAONE MoE, Flint, GLM-4 MoE to GLM-5, HY V3 and V4, Kimi Linear, MiMo-V2, Mistral Large 4, Nemotron-H and Solar Open, and a "
-    "layer of experts keeps 4 E h "
-    "bytes less, no copy of them (the types that came with 5.24 are counted so); HY V4's softmax offsets are fp32, and scores with them: "
-    "2 b a s (s + 1) + 2 b a s^2 bytes more; Mistral Large 4 trains a factor of every rotary frequency, qk_rope_head_dim / 2 parameters in all, "
-    "which "
-    "are a buffer in 5.23 and are not counted.",
+    "to V3.2 and OCR 2, dots1, EXAONE MoE, Flint, GLM-4 MoE to GLM-5, HY V3 and V4, Kimi Linear, MiMo-V2, Mistral Large 4, Nemotron-H and Solar "
+    "Open, and a layer of experts keeps 4 E h "
+    "bytes less, no copy of them (the types that came with 5.24 are counted so); the softmax offsets of HY V4 and DeepSeek-V4 are fp32, and scores "
+    "with them: 2 b a s (2 k + 1) bytes more, where k is s and the compressed entries of a row; the convolution of Ling's KDA and the parameters "
+    "of its decay are fp32, as what it reads and makes is then: 6 b q (2 s + w - 1) + 2 a bytes more, of heads q wide together and w steps; "
+    "Mistral Large 4 trains a factor of every rotary frequency, qk_rope_head_dim / 2 parameters in all, "
+    "which are a buffer in 5.23 and are not counted, and tables with a gradient keep what they turn, the joined queries, and keys with their "
+    "latent: 2 b s (r + d_r + a (d_n + d_r)) bytes more of a layer with RoPE, where r is kv_lora_rank, d_n qk_nope_head_dim and d_r "
+    "qk_rope_head_dim.",
     "**Experts of DBRX and Step 3.5**, loops of their own, are counted as grouped products: of R = b s K rows the loop keeps 2 R h bytes more, and "
     "8 R + 4 E less.",
     "**Micro-batches of one** where attention is written out: what is transposed stays where it lies in memory, so that values that are a slice of "

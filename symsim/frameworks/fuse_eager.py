@@ -195,9 +195,9 @@ def eager_embed(k: Kernels, op: Op) -> None:
 
 
 def eager_clip(k: Kernels, op: Op) -> None:
-    """Clamp keeps what it clamps: each projection, or all three at once where one GEMM made them."""
+    """Clamp keeps what it clamps: each tensor, or queries, keys and values at once where one GEMM made them; gate and values never are."""
     whole = {k.tensors[x].view_of for x in op.inputs}
-    if len(whole) == 1 and None not in whole:
+    if op.module == "attention" and len(whole) == 1 and None not in whole:
         (x,) = whole
         assert x is not None
         joined = run(k, "clamp", [x])
@@ -313,7 +313,7 @@ def eager_top_k(k: Kernels, op: Op) -> None:
         k.emit("choose", [scores], [indices], name="choose")
         values = run(k, "gather", [scores, indices], chosen)
     else:
-        if at.groups > 1:
+        if at.groups:
             mask = k.make("group_mask", k.dims_of(scores), "bool", "index")
             k.emit("choose", [scores], [mask], name="choose")
             scores = run(k, "masked_fill", [scores, mask])

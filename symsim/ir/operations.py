@@ -209,7 +209,7 @@ class TopK:
     how loads are balanced."""
 
     score: str = "softmax"
-    groups: int = 1
+    groups: int = 0  # none: the choice is among all
     pre_softmax: bool = False
     normalise: bool = False
     balancing: str = "none"

@@ -61,7 +61,7 @@ def route(net: Net, x: str, model: Architecture) -> tuple[str, str]:
         [logits],
         [probabilities, indices],
         score=spec.moe_router_score_function,
-        groups=spec.moe_router_num_groups or 1,
+        groups=spec.moe_router_num_groups or 0,
         pre_softmax=spec.moe_router_pre_softmax,
         normalise=spec.norm_topk_prob,
         per_expert=spec.per_expert_scale,

@@ -105,6 +105,8 @@ def outcomes(task: tuple[int, int, str]) -> list[Outcome]:
             if model_type in LOOPS and moe and kinds[layer].endswith("moe"):  # docs/accuracy.md
                 rows = b * s * moe.moe_router_topk
                 ours = (ours[0] + (2 * architecture.hidden_size - 8) * rows - 4 * moe.num_moe_experts, ours[1])
+            if (architecture.layer_kinds[kinds[layer]].compression or 0) > s:  # docs/accuracy.md
+                ours = (ours[0] - 2 * b * s * architecture.head_dim, ours[1])
             ours_theirs = f"{kinds[layer]}: kept and tables, ours {ours}, transformers {theirs}: {ours[0] - theirs[0]:+d}, {ours[1] - theirs[1]:+d}"
             found.append(Outcome(model_type, "equal" if ours == theirs else "different", ours_theirs, asked))
         else:

@@ -33,12 +33,12 @@ from symsim.inputs.hf.fields import (
     alternating,
     dots_windows,
     ernie_ffns,
-    expert_groups,
     experts,
     falcon_groups,
     falcon_norms,
     four_wide,
-    group_topk,
+    limited_groups,
+    limited_topk,
     llama4_ffns,
     llama4_mixers,
     narrower,
@@ -53,7 +53,6 @@ from symsim.inputs.hf.fields import (
     sparse,
     stepped,
     switched,
-    v2_limited,
     windowed,
 )
 from symsim.inputs.hf.patterns import both_ways_where
@@ -145,8 +144,7 @@ _FIRST: dict[str, Family] = {
         attention=MLA, moe=DEEPSEEK_MOE | {
             "moe_router_score_function": "softmax", "moe_router_pre_softmax": True, "moe_router_enable_expert_bias": "none",
             "norm_topk_prob": False, "shared_expert_bias": flag("mlp_bias"),
-            "moe_router_num_groups": lambda c: expert_groups(c) if v2_limited(c) else None,
-            "moe_router_group_topk": lambda c: group_topk(c) if v2_limited(c) else None},
+            "moe_router_num_groups": limited_groups, "moe_router_group_topk": limited_topk},
         ffns=after_first, mlp=GATED | {"bias": flag("mlp_bias")}, heads_divide=True,
         unread=_MLA_UNREAD | {"norm_topk_prob": "not read by DeepseekV2TopkRouter"} | GREEDY, names={"n_routed_experts": ("num_experts",)}),
     "deepseek_v3": _DEEPSEEK_V3,

@@ -17,15 +17,14 @@ from symsim.inputs.hf.fields import (
     cohere_norm,
     cohere_normed,
     cohere_sigmoid,
-    expert_groups,
     experts,
     full,
-    group_topk,
+    limited_groups,
+    limited_topk,
     rotary_fraction,
     shared,
     sparse,
     stepped,
-    v2_limited,
 )
 from symsim.inputs.hf.patterns import always, cohere_moe_windows, every, granite_rope, listed, sparse_from, starting, turned_where_windowed
 from symsim.inputs.hf.patterns_heads import beam_mixers, flint_ffns, flint_windows, laguna_mixers, mimo_mixers, normed_experts, step_ffns, step_mixers
@@ -162,8 +161,7 @@ SPARSE: dict[str, Family] = {
         {"first_k_dense_replace": 1},
         attention=BIASED | SQUARE, ffns=sparse_from("first_k_dense_replace"), mlp=GATED | {"bias": flag("mlp_bias")},
         moe=DEEPSEEK_MOE | _SOFTMAX | {"norm_topk_prob": False, "shared_expert_bias": flag("mlp_bias"),
-                                       "moe_router_num_groups": lambda c: expert_groups(c) if v2_limited(c) else None,
-                                       "moe_router_group_topk": lambda c: group_topk(c) if v2_limited(c) else None},
+                                       "moe_router_num_groups": limited_groups, "moe_router_group_topk": limited_topk},
         names={"n_routed_experts": ("num_experts",)},
         unread=_ROUTER | {"norm_topk_prob": "not read by the router"} | GREEDY | {
             "head_dim": "hidden_size / num_attention_heads, whatever this says"}),

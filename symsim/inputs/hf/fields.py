@@ -54,8 +54,19 @@ def rotary_fraction(c: Config, outside: str = "partial_rotary_factor") -> float:
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
                 raise c.refuse(f"{place}.partial_rotary_factor", "a number from 0 to 1", value)
             c.notes[place] = "only its partial_rotary_factor counts: attention.rotary_fraction"
-            return float(value)
-    return c.number(outside)
+            return in_pairs(_head(c), float(value))
+    return in_pairs(_head(c), c.number(outside))
+
+
+def in_pairs(head: int, part: float) -> float:
+    """The part of a head that turns: whole elements (int(head * part) in every *RotaryEmbedding), and tables are of pairs of them, so that an odd
+    number turns one more."""
+    width = int(head * part)
+    return part if width == head * part and width % 2 == 0 else min(1.0, (width + width % 2) / head)
+
+
+def _head(c: Config) -> int:
+    return c.optional("head_dim") or c.integer("hidden_size") // c.integer("num_attention_heads")
 
 
 def rotary_pct(c: Config) -> float:
@@ -74,10 +85,10 @@ def rotary_scaled(c: Config) -> bool:
 
 def rotary_dim(c: Config) -> float:
     """configuration_minimax_m2.py: rotary_dim / head_dim."""
-    dim, head = c.optional("rotary_dim"), c.optional("head_dim") or c.integer("hidden_size") // c.integer("num_attention_heads")
+    dim, head = c.optional("rotary_dim"), _head(c)
     if dim is not None and dim > head:
         raise c.refuse("rotary_dim", f"at most the head dimension {head}", dim)
-    return c.number("partial_rotary_factor") if dim is None else dim / head
+    return in_pairs(head, c.number("partial_rotary_factor") if dim is None else dim / head)
 
 
 HEADS: Fields = {"num_attention_heads": integer("num_attention_heads"), "num_query_groups": _groups, "kv_channels": _head_dim}
@@ -152,6 +163,15 @@ def group_topk(c: Config) -> int | None:
 
 def v2_limited(c: Config) -> bool:
     return c.word("topk_method", {"greedy": "", "group_limited_greedy": "yes"}) == "yes"
+
+
+def limited_groups(c: Config) -> int | None:
+    """modeling_deepseek_v2.py: the others' scores are filled behind a mask, where there is one group too."""
+    return (expert_groups(c) or c.optional("n_group") or None) if v2_limited(c) else None
+
+
+def limited_topk(c: Config) -> int | None:
+    return c.optional("topk_group") if limited_groups(c) else None
 
 
 # of DeepSeek-V2's router without groups

@@ -7,7 +7,7 @@ from typing import Any
 
 from symsim.inputs.architecture import LayerKind
 from symsim.inputs.hf.config import Config
-from symsim.inputs.hf.fields import Mixers, typed
+from symsim.inputs.hf.fields import Mixers, in_pairs, typed
 from symsim.inputs.hf.patterns import Rule, sparse_from
 
 
@@ -33,13 +33,13 @@ def rotary_of(c: Config, layer_type: str) -> Mapping[str, Any] | None:
 
 
 def _turned(c: Config, layer_type: str, omitted: float) -> float:
-    """The part of a head that turns: whole elements. omitted: of a config without rope_parameters; what a table leaves out is the default of
+    """The part of a head that turns. omitted: of a config without rope_parameters; what a table leaves out is the default of
     `partial_rotary_factor`."""
     said = rotary_of(c, layer_type)
     part = omitted if said is None else said.get("partial_rotary_factor", c.spelling.defaults["partial_rotary_factor"])
     if isinstance(part, bool) or not isinstance(part, int | float) or not 0 <= part <= 1:
         raise c.refuse(f"rope_parameters.{layer_type}.partial_rotary_factor", "a number from 0 to 1", part)
-    return int(c.integer("head_dim") * part) / c.integer("head_dim")
+    return in_pairs(c.integer("head_dim"), part)
 
 
 def _heads(c: Config, name: str, heads: int, groups: int) -> None:

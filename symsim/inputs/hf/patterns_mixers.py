@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from symsim.errors import InputError
 from symsim.inputs.architecture import LayerKind
 from symsim.inputs.hf.config import Config, Fields, Value
-from symsim.inputs.hf.fields import Mixers, typed
+from symsim.inputs.hf.fields import Mixers, in_pairs, typed
 from symsim.inputs.hf.patterns import sparse_from
 
 
@@ -232,7 +232,7 @@ def deepseek_v4_part(c: Config) -> float:
     head, turned = c.integer("head_dim"), c.optional("qk_rope_head_dim")
     part = c.look("partial_rotary_factor")[1]
     factor = c.number("partial_rotary_factor") if part is not None else 1 / 8 if turned is None else turned / head
-    return int(head * factor) / head
+    return in_pairs(head, factor)
 
 
 def saved_as(own: str, written: str) -> Value:
