@@ -16,8 +16,8 @@ CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrom
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
 )
-# A4 landscape without margins of 12 mm on both sides, at 96 px an inch
-PAPER = (297 - 24) / 25.4 * 96
+# A4 without margins of 12 mm on both sides, at 96 px an inch
+PAPER = (210 - 24) / 25.4 * 96
 CASES = [
     ("qwen3-235b-a22b", "sp=true,tp=4,pp=4,ep=8,num_microbatches=16", "h100-sxm"),
     ("deepseek-v3", "ep=8,pp=4,cp=2,tp=2,sp=true,etp=1,fp8=blockwise,num_microbatches=16,overlap_moe_expert_parallel_comm=true", "h800-sxm"),
@@ -43,7 +43,7 @@ def test_nothing_is_cut_at_the_edge_of_the_page(model: str, strategy: str, syste
     page = tmp_path / "report.html"
     write_report(symsim.derive(model, strategy, system=system), page)
     text = page.read_text()
-    assert "size: A4 landscape; margin: 12mm" in text
+    assert "size: A4; margin: 12mm" in text
     # the rules of paper on a screen as wide as it
     text = text.replace("@media print", "@media all").replace("@media screen", "@media speech")
     page.write_text(text.replace("body { margin: 0;", f"body {{ width: {PAPER:.0f}px; margin: 0;").replace("</body>", f"{_MEASURE}</body>"))

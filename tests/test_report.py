@@ -89,7 +89,7 @@ def atoms(text: str) -> set[str]:
     text = re.sub(r"\\big\|_\{i:\\,(.*?)=\\max\}", r" i \1 ", text)
     text = re.sub(r"\\(?:max|sum)_\{(?:k>)?i\}", " ", text).replace("(k)", "(i)")
     text = re.sub(r"\\(?:left|right)(?![A-Za-z])", "", text)
-    words = r"frac|overline|textstyle|cdot|bigl|bigr|quad|to|min|max|log_2|lfloor|rfloor|lceil|rceil|ge"
+    words = r"frac|overline|textstyle|cdot|biggl|biggr|bigl|bigr|quad|to|min|max|log_2|lfloor|rfloor|lceil|rceil|ge"
     text = re.sub(rf"\\textstyle\\sum_n|\\(?:{words})(?![A-Za-z])|\\,", " ", text)
     assert not re.search(r"[^-+=/(){}^,.\d\s>\[\]]", _NAME.sub("", text)), text
     return set(_NAME.findall(text))

@@ -160,6 +160,8 @@ def normal(text: str) -> str:
     text = (
         text.replace(r"\left", "")
         .replace(r"\right", "")
+        .replace(r"\biggl", "")
+        .replace(r"\biggr", "")
         .replace(r"\bigl", "")
         .replace(r"\bigr", "")
         .replace(r"\cdot", "")

@@ -26,7 +26,10 @@ from symsim.report.typst_math import quoted, typst_math
         (r"\left\lceil \frac{sK}{E} \right\rceil", "lr(\u2308 frac(s K, E) \u2309)"),
         (r"L^{(i)}_{\mathrm{moe}}\,h", r'attach(L, b: "moe", t: \( i \)) #h(0.167em) h'),
         (r"\max(a, b)", r'op("max") \( a \, b \)'),
-        (r"\sum_{i} x", "attach(limits(\u2211), b: i) x"),
+        (r"\sum_{i} x", "attach(\u2211, b: i) x"),
+        (r"{\textstyle\sum_n} x", "inline(attach(\u2211, b: n)) x"),
+        (r"\biggl(\max_i x \bigr)", r'lr(\(, size: #2.047em) attach(limits(op("max")), b: i) x \)'),
+        (r"x\big|_i", r"x attach(lr(\|, size: #1.2em), b: i)"),
         (r"\hat{t}_{\mathrm{opt}} + \bar{c}", 'attach(accent(t, hat), b: "opt") + overline(c)'),
         (r"\begin{cases} a & b > 0 \\ c & d \end{cases}", r"lr(\{ mat(delim: #none, column-gap: #0.8em, align: #left, a, b > 0; c, d))"),
         (r"\textcolor{red}{2h}", "#text(fill: red)[$2 h$]"),
@@ -105,6 +108,21 @@ def test_a_heading_stands_on_the_page_of_its_first_row(tmp_path: Path) -> None:
     found = [pages_of(before, tmp_path) for before in range(55, 70)]
     assert [here == there for here, there in found] == [True] * 15
     assert {here for here, _ in found} == {1, 2}
+
+
+def test_an_equation_stands_on_one_page(tmp_path: Path) -> None:
+    import typst as compiler
+
+    seen, place = set(), "query({}).first().location().page()"
+    asked = f"#context [#metadata(({place.format('<eq1>')}, {place.format('<last>')})) <pages>]"
+    for before in range(38, 54):
+        equation = Equation("a", ("b", *["+ c"] * 8, "+ z"), number=1)
+        text = typst.render(Report("Lines", "", (Section("Lines", (*[Paragraph(("line",))] * before, Equations((equation,)))),)))
+        (tmp_path / "lines.typ").write_text(text.replace("+ z", "+ z #[#metadata(none)<last>]") + asked)
+        first, last = json.loads(compiler.query(tmp_path / "lines.typ", "<pages>", field="value", one=True))
+        assert first == last, before
+        seen.add(first)
+    assert seen == {1, 2}
 
 
 def test_what_does_not_compile_is_said() -> None:

@@ -76,7 +76,7 @@ _OVER_STAGES: dict[str, Callable[..., str]] = {
     "stages_pair": lambda x: rf"\overline{{{x}}}",
     "stages_after": lambda x: r"\sum_{k>i} " + x.replace("(i)", "(k)"),
 }
-_TALL = r"\frac"
+_TALL = re.compile(r"\\frac|(?<!\\textstyle)\\sum")  # what is higher than a line
 _BRACKETS = (("(", ")"), (r"\lceil", r"\rceil"), (r"\lfloor", r"\rfloor"))
 _RELATIONS = {">": ">", ">=": r"\ge"}
 _BREAK_FROM = 0.5  # a line is broken at an outer + rather than an inner one if it is at least so full there
@@ -247,7 +247,7 @@ class _Printer:
             top, bottom = self.front(term)
             if len(term.inner) == 1 and inner and top == "1" and bottom:
                 whole = self.sum(inner)
-                if bottom.replace(r"\,", "").isdigit() or _TALL not in whole:
+                if bottom.replace(r"\,", "").isdigit() or r"\frac" not in whole:
                     return rf"\frac{{{whole}}}{{{bottom}}}"
             return self.counted(term) if counts_first(term) else self.head(term) + (_around(self.sum(inner)) if inner else "")
         top, bottom = self.front(term)
@@ -274,20 +274,26 @@ class _Printer:
                 made.append((f"{sign} {whole}".strip(), depth))
                 continue
             inner = self.pieces(last, depth + 1, limit)
-            inner[0] = (f"{sign} {self.head(term)}".strip() + r"\bigl(" + inner[0][0], depth)
-            inner[-1] = (inner[-1][0] + r"\bigr)", inner[-1][1])
+            size = bracket_size("".join(text for text, _ in inner))
+            inner[0] = (f"{sign} {self.head(term)}".strip() + rf"\{size}l(" + inner[0][0], depth)
+            inner[-1] = (inner[-1][0] + rf"\{size}r)", inner[-1][1])
             made += inner
         return made
 
 
 def _around(text: str, left: str = "(", right: str = ")") -> str:
-    """In brackets, as high as a fraction inside."""
-    return rf"\left{left}{text}\right{right}" if _TALL in text else left + text + right
+    """In brackets, as high as a fraction or a sum inside."""
+    return rf"\left{left}{text}\right{right}" if _TALL.search(text) else left + text + right
+
+
+def bracket_size(text: str) -> str:
+    """LaTeX's word for the size of brackets around what is broken over lines, which none can stretch over."""
+    return "bigg" if _TALL.search(text) else "big"
 
 
 def _called(latex: str, inside: str) -> str:
     """A function's LaTeX of its arguments."""
-    if _TALL in inside:
+    if _TALL.search(inside):
         for left, right in _BRACKETS:
             latex = latex.replace(left, rf"\left{left}").replace(right, rf"\right{right}")
     return latex.replace("{}", inside)
@@ -390,6 +396,8 @@ _WIDE = {
     ")": 0.4,
     r"\bigl": 0.1,
     r"\bigr": 0.1,
+    r"\biggl": 0.3,
+    r"\biggr": 0.3,
     r"\left": 0.2,
     r"\right": 0.2,
     ",": 0.45,

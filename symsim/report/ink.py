@@ -9,7 +9,7 @@ from dataclasses import replace
 from symsim.algebra.expr import ONE, ZERO, Call, Expr, Number, expr, symbol
 from symsim.algebra.quantity import BYTE, Unit
 from symsim.algebra.reading import LONGEST
-from symsim.algebra.typeset import is_sum, latex, lines, names_of, symbol_latex, width, word
+from symsim.algebra.typeset import bracket_size, is_sum, latex, lines, names_of, symbol_latex, width, word
 from symsim.evaluation.numbers import Evaluation
 from symsim.ir.block import Block
 from symsim.placement.mesh import Mesh, divisor
@@ -133,8 +133,9 @@ class Ink:
         if len(monomial) != 1 or coefficient != 1 or not isinstance(call, Call):
             return equation
         *first, last = (latex(argument, self.names) for argument in call.arguments)
-        made = [rf"\{call.function}\bigl("]
-        for text in (*(f"{t}, " for t in first), rf"{last}\bigr){ending}"):
+        size = bracket_size("".join([*first, last]))
+        made = [rf"\{call.function}\{size}l("]
+        for text in (*(f"{t}, " for t in first), rf"{last}\{size}r){ending}"):
             if width(made[-1] + text) > room:
                 made.append(r"\quad ")
             made[-1] += text

@@ -102,7 +102,7 @@ class _Reader:
                 if above:
                     raise _Another
                 above = self.argument()
-        if token in _FUNCTIONS and not (below or above) and (self.next() == r"\left" or self.next() in (r"\bigl", "(")):
+        if token in _FUNCTIONS and not (below or above) and self.next() in (r"\left", r"\bigl", r"\biggl", "("):
             return base.replace("<mo>", '<mo lspace="0.167em" rspace="0em">')
         if below and above:
             return f"<msubsup>{base}{below}{above}</msubsup>"
@@ -157,6 +157,8 @@ class _Reader:
             return f"<mfrac>{above}{self.argument()}</mfrac>"
         if token in (r"\bigl", r"\bigr") and self.next() in ("(", ")"):
             return self.one(self.take())
+        if token in (r"\biggl", r"\biggr") and self.next() in ("(", ")"):
+            return f'<mo stretchy="true" fence="true" minsize="2.047em" maxsize="2.047em">{self.take()}</mo>'
         if token == r"\big" and self.next() == "|":
             return f'<mo minsize="1.2em" maxsize="1.2em">{self.take()}</mo>'
         if token == r"\left":

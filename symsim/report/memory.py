@@ -127,7 +127,7 @@ def _tables(step: Step, ink: Ink) -> list[Table]:
     return [
         Table(
             spans(f"Moments of a step, the fullest first: bytes of one rank{which}."),
-            (Column("moment", 30), Column("symbol", 12), Column("held", 9, True)),
+            (Column("moment", 30), Column("symbol", 10), Column("held", 9, True)),
             when,
         ),
         Table(spans(f"Bytes of one rank of every stage at its peak.{left_out(every)}"), columns, tuple(rows)),

@@ -83,13 +83,14 @@ def _prose(text: str) -> str:
 
 
 def aligned(equations: Equations) -> str:
-    """Equations under one another at their equals signs."""
+    """What `equations` of the template takes: all left sides, and each equation behind its own."""
+    lefts = "".join(f"${typst_math(e.left)}$, " for e in equations.equations)
     made = []
-    for equation in equations.equations:
+    for place, equation in enumerate(equations.equations):
         first, *rest = (typst_math(r"\displaystyle " + line) for line in equation.lines)
         number = f' & #numbered("{equation.number}")' if equation.number else ""
-        made += [f"{typst_math(equation.left)} &= {first}{number}", *(f"& quad {line}" for line in rest)]
-    return " \\\n".join(made)
+        made.append("  $ " + " \\\n    ".join([f"#left({place}) &= {first}{number}", *(f"& quad {line}" for line in rest)]) + " $,\n")
+    return f"({lefts}), left => (\n{''.join(made)})"
 
 
 def columns(table: Table) -> str:

@@ -14,7 +14,7 @@ _MATHML = "{http://www.w3.org/1998/Math/MathML}"
 _MARKS = {"^": "hat", "~": "tilde", "\u02dc": "tilde", "\u02d9": "dot", "\u20d7": "arrow", "\u2192": "arrow"}
 _LINES = {"\u2015": "overline", "\u00af": "overline", "\u203e": "overline", "_": "underline"}
 _BRACES = {"\u23de": "overbrace", "\u23df": "underbrace"}
-_UNDER = ("\u2211", "\u220f", "max", "min", "lim", "argmax", "argmin")
+_UNDER = ("max", "min", "lim", "argmax", "argmin")  # sums and products have theirs below where they are displayed
 _NAMED = {"script": "cal", "double-struck": "bb", "bold": "bold", "fraktur": "frak"}
 _TABLE_GAP = "0.8em"
 
@@ -71,7 +71,8 @@ def _sign(element: Element) -> str:
         return "dot.op"
     if text == "/":
         return 'class("normal", "/")'
-    return text if text.isalnum() or not text.isascii() or text in "+-=<>" else "\\" + text
+    sign = text if text.isalnum() or not text.isascii() or text in "+-=<>" else "\\" + text
+    return f"lr({sign}, size: #{size})" if (size := element.get("minsize")) else sign
 
 
 def _scripts(element: Element, *places: str) -> str:
@@ -117,7 +118,7 @@ def _group(element: Element) -> str:
 
 def _style(element: Element) -> str:
     colour = element.get("mathcolor")
-    inner = _row(element)
+    inner = f"inline({_row(element)})" if element.get("displaystyle") == "false" else _row(element)
     return f"#text(fill: {colour})[${inner}$]" if colour in ("blue", "red") else inner
 
 
