@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -26,11 +27,13 @@ from symsim.inputs.systems import load_system
 from symsim.report import choices, front, gauges, html, latex, markdown, picture, resources, typst, write_report
 from symsim.report.amounts import human, plain, unbroken
 from symsim.report.content import report
-from symsim.report.document import Code, Equation, Equations, Figure, Gauges, Paragraph, Picture, Ref, Report, Section, Table, as_spans
+from symsim.report.document import Code, Equation, Equations, Figure, Gauges, Paragraph, Picture, Ref, Report, Row, Section, Table, as_spans
+from symsim.report.ink import Ink
 from symsim.report.machine import joins, meaning
 from symsim.report.numbering import numbered
 from symsim.report.step import Step
 from symsim.report.text_run import duration
+from symsim.report.totals import Totals
 
 CASES = {
     "deepseek-v3": ("tp=8,pp=16,ep=8,sp=true", "h800-sxm"),
@@ -347,7 +350,7 @@ def test_other_choices_are_what_symsim_eval_says_of_them() -> None:
     (table,) = (p for s in report(now, True).sections for p in s.parts if isinstance(p, Table) and p.key == "choices")
     said = {"".join(s if isinstance(s, str) else s.text for s in as_spans(r.cells[0])): r.cells[1:] for r in table.rows}
     size = int(now.ask("largest b where memory.peak <= memory.capacity").to_json()["value"])
-    options = ("recompute=full", "vpp=8,overlap_p2p_comm=true", "overlap_moe_expert_parallel_comm=true", "tp_comm_overlap=true")
+    options = ("fp8=delayed", "recompute=full", "vpp=8,overlap_p2p_comm=true", "overlap_moe_expert_parallel_comm=true", "tp_comm_overlap=true")
     others = {
         **{option: f"{strategy},{option}" for option in options},
         "twice the micro-batches, 64, and so twice the batch": strategy.replace("=256", "=512"),
@@ -360,9 +363,10 @@ def test_other_choices_are_what_symsim_eval_says_of_them() -> None:
     assert others.keys() < said.keys() and len(said) == len(others) + 1
     for words, other in others.items():
         result = symsim.derive(model, other, system=system)
-        fits = result.value("memory.peak") <= result.value("memory.capacity")
+        room = result.value("memory.capacity") - result.value("memory.peak")
+        verdict = "too much" if room < 0 else "tight" if room < result.value("memory.reserve") else ""
         assert said[words][0] == plain(float(result.value("tokens_per_second"))), words
-        assert said[words][2:] == (human(int(result.value("memory.peak")), BYTE), "" if fits else "too much"), words
+        assert said[words][2:] == (human(int(result.value("memory.peak")), BYTE), verdict), words
     rates = [float(str(cells[0]).replace("\u2009", "")) for cells in said.values()]
     assert rates == sorted(rates, reverse=True)
 
@@ -391,6 +395,29 @@ def test_the_largest_micro_batch_is_what_symsim_ask_finds(strategy: str) -> None
     assert found.beyond is not None and found.beyond.peak > step.capacity and "as many micro-batches" in found.said or asked is None
 
 
+def _binds(step: Step) -> tuple[Row, ...]:
+    return front.binds(step, Ink(step.result), Totals(step.result)).rows
+
+
+@pytest.mark.parametrize("model", CASES)
+def test_messages_with_the_most_bytes_are_those_of_the_json(model: str) -> None:
+    """Of a micro-batch and of a step, on the stage whose rank has most of all."""
+    step = Step(symsim.derive(model, CASES[model][0], system=CASES[model][1]))
+    (said,) = (as_spans(r.cells[1]) for r in _binds(step) if r.cells[0] == "its messages")
+    text = "".join(s if isinstance(s, str) else "*" for s in said)
+    sent, received = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+    for m in step.result.to_json()["messages"]:
+        kind = (m["stage"], m["per"], m["phase"], m["op"], m["axis"])
+        sent[kind] += m["count"] * m["send_bytes"]
+        received[kind] += m["count"] * m["recv_bytes"]
+    stages = Counter[str]()
+    for kind in sent:
+        stages[kind[0]] += sent[kind] + received[kind]
+    for per in ("microbatch", "step"):
+        most = max(max(sent[k], received[k]) for k in sent if k[:2] == (max(stages, key=lambda n: stages[n]), per))
+        assert human(most, BYTE) in text, (per, text)
+
+
 @pytest.mark.parametrize("model", [*CASES, "deepseek-v3-2048"])
 def test_what_binds_is_what_moves_the_step(model: str) -> None:
     """Shares by resource are those of the whole step, and the first of them has the number that moves it most."""
@@ -401,7 +428,7 @@ def test_what_binds_is_what_moves_the_step(model: str) -> None:
     rates = {n: e for n, e in step.elasticities.items() if entry(n).unit in ("byte/s", "FLOP/s", "s")}
     most = max(rates, key=lambda n: abs(rates[n]))
     first, *_ = found
-    said = {str(r.cells[0]): "".join(s if isinstance(s, str) else s.text for s in as_spans(r.cells[1])) for r in front.binds(step).rows}
+    said = {str(r.cells[0]): "".join(s if isinstance(s, str) else s.text for s in as_spans(r.cells[1])) for r in _binds(step)[:2]}
     assert resources.words(step.system, resources.resource_of(most)) == first and said["the step"].startswith(
         f"Faster by a percent, {first} shorten it by 0."
     )

@@ -76,7 +76,7 @@ _OVER_STAGES: dict[str, Callable[..., str]] = {
     "stages_pair": lambda x: rf"\overline{{{x}}}",
     "stages_after": lambda x: r"\sum_{k>i} " + x.replace("(i)", "(k)"),
 }
-_TALL = re.compile(r"\\frac|(?<!\\textstyle)\\sum")  # what is higher than a line
+_TALL = (r"\frac", r"\sum_{i}", r"\sum_{k>i}")  # what is higher than a line
 _BRACKETS = (("(", ")"), (r"\lceil", r"\rceil"), (r"\lfloor", r"\rfloor"))
 _RELATIONS = {">": ">", ">=": r"\ge"}
 _BREAK_FROM = 0.5  # a line is broken at an outer + rather than an inner one if it is at least so full there
@@ -283,17 +283,21 @@ class _Printer:
 
 def _around(text: str, left: str = "(", right: str = ")") -> str:
     """In brackets, as high as a fraction or a sum inside."""
-    return rf"\left{left}{text}\right{right}" if _TALL.search(text) else left + text + right
+    return rf"\left{left}{text}\right{right}" if _tall(text) else left + text + right
+
+
+def _tall(text: str) -> bool:
+    return any(part in text for part in _TALL)
 
 
 def bracket_size(text: str) -> str:
     """LaTeX's word for the size of brackets around what is broken over lines, which none can stretch over."""
-    return "bigg" if _TALL.search(text) else "big"
+    return "bigg" if _tall(text) else "big"
 
 
 def _called(latex: str, inside: str) -> str:
     """A function's LaTeX of its arguments."""
-    if _TALL.search(inside):
+    if _tall(inside):
         for left, right in _BRACKETS:
             latex = latex.replace(left, rf"\left{left}").replace(right, rf"\right{right}")
     return latex.replace("{}", inside)

@@ -80,15 +80,18 @@ def table(step: Step, tried: Sizes) -> Table:
     """Every choice with its tokens a second and its peak, the fastest first. tried: micro-batches."""
     now, room = step.number("tokens_per_second"), step.capacity
     made = sorted([*tried, *filter(_runs, _choices(step))], key=lambda c: -c.rate)
-    rows = tuple(
-        Row((c.said, plain(c.rate), signed_percent(c.rate / now - 1), human(c.peak, BYTE), "too much" if c.peak > room else "")) for c in made
-    )
+    rows = tuple(Row((c.said, plain(c.rate), signed_percent(c.rate / now - 1), human(c.peak, BYTE), _room(c, room))) for c in made)
     columns = (Column("choice", 26), Column("tokens a second", 9, True), Column("change", 6, True), Column("peak memory", 8, True), Column("", 5))
     said = spans(
         "What other choices would do, each alone, evaluated on the same ranks. ",
         *(Code("symsim eval --next"), " has every change of one option, ", Code("symsim ask"), " the number that a goal needs."),
     )
     return Table(said, columns, rows, key="choices")
+
+
+def _room(choice: Choice, room: int) -> str:
+    """What a reader should know of the peak: whether there is room for it, and for what should stay free beside it."""
+    return "too much" if choice.peak > room else "tight" if choice.peak + int(choice.result.value("memory.reserve")) > room else ""
 
 
 def _runs(choice: Choice) -> bool:
@@ -201,6 +204,8 @@ def _options(step: Step) -> Iterator[dict[str, Any]]:
     layers = int(step.result.numbers["L"])
     if "t_bubble" in large and strategy.vpp == 1 and strategy.schedule == "1f1b" and layers % depth == 0 and layers > depth:
         yield {"vpp": layers // depth, "overlap_p2p_comm": True}
+    if strategy.fp8 == "none" and step.system.accelerator.peak.fp8 is not None and "t_compute" in large:
+        yield {"fp8": "delayed"}  # Megatron's own recipe
     if strategy.cuda_graph_impl == "none" and step.launching > _WORTH * float(step.stage(step.slowest)["t_stage"]):
         # a graph of a layer is Megatron's
         yield {"cuda_graph_impl": "local" if strategy.fusion == "te" else "full_iteration"}

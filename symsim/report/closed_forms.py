@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from symsim.algebra.expr import ZERO, Call, Expr, expr, symbol
 from symsim.inputs import curves
-from symsim.report.document import Equation, Equations, Paragraph, Section, spans
+from symsim.report.document import Equation, Equations, Paragraph, Section, Spans, spans
 from symsim.report.ink import Ink
+from symsim.report.step import Step
 
 _DIMENSIONS = {
     "rows": "rows of the first operand and of the result",
@@ -23,8 +24,8 @@ _DIMENSIONS = {
 }
 
 
-def section(ink: Ink) -> Section:
-    """The formulas of `curves`, over the dimensions of one kernel in words."""
+def section(step: Step, ink: Ink) -> Section:
+    """The formulas of `curves`, over the dimensions of one kernel in words: of those kinds of which the step has kernels."""
     rows, columns, depth, groups, read, written, peak = (symbol(x) for x in ("rows", "columns", "depth", "groups", "w_in", "w_out", "Phi"))
     heads = [symbol(x) for x in ("sequences", "heads", "queries", "keys", "size", "size")]
     moved = symbol("bytes")
@@ -35,8 +36,12 @@ def section(ink: Ink) -> Section:
         "attention\u2032": curves.attention(*heads, causal=True, backward=True, peak=peak, moved=moved),
         "moved": curves.memory_bound(symbol("bytes"), kind="elementwise"),
     }
-    ink.own |= _DIMENSIONS
-    ink.used.update(dict.fromkeys(_DIMENSIONS))
+    # a kernel's seconds are read by a derivation with all the numbers of the machine that its form has
+    read_numbers = set[str]().union(*(d.expr.symbols() for d in step.result.derivation.definitions.values()))
+    forms = {title: form for title, form in forms.items() if form.symbols() <= {"Phi", *_DIMENSIONS, *read_numbers}}
+    words = {name: meaning for name, meaning in _DIMENSIONS.items() if any(name in form.symbols() for form in forms.values())}
+    ink.own |= words
+    ink.used.update(dict.fromkeys(words))
     opening, *others = forms.items()
     one = Paragraph(
         spans("A kernel computes while its operands cross HBM, so that a product takes the longer of the two, a share of the shorter, and a start:")
@@ -47,21 +52,27 @@ def section(ink: Ink) -> Section:
             f"{curves.TILE} \u00d7 {curves.TILE}, the last of half the rows where that is enough, as many at a time as there are multiprocessors, "
             "or of a quarter of that where they are fewer; "
             "a tile has a start and an end; it computes while its operands cross HBM, and a "
-            "share of the shorter of the two is not hidden; a weight gradient reads its result, too. Flash attention works through the pairs of "
-            "query and key that the mask leaves (backward: the second form) and through ",
-            ink.symbol("kappa_fa"),
-            f" keys beyond its edge, or walks along one row; of a window queries see that many keys at most; heads smaller than {curves.HEAD} take a "
-            "share of their time for the softmax, which does not shrink with them; heads whose keys and values differ in size take a share ",
-            ink.symbol("zeta_fa"),
-            " of that difference longer; where ",
-            ink.symbol("sigma_fab"),
-            " is 1, gradients of queries are summed in passes of their own. "
+            "share of the shorter of the two is not hidden; a weight gradient reads its result, too. ",
+            *(_of_attention(ink) if "attention" in forms else ()),
             "Everything else moves bytes. An operation's own dimensions stand for the words in the tables of the blocks.",
         )
     )
     first, *apart = _form(ink, *opening)
     rest = Equations((*apart, *(e for title, formula in others for e in _form(ink, title, formula))))
     return Section("Kernels", (one, Equations((first,)), said, rest))
+
+
+def _of_attention(ink: Ink) -> Spans:
+    return spans(
+        "Flash attention works through the pairs of query and key that the mask leaves (backward: the second form) and through ",
+        ink.symbol("kappa_fa"),
+        f" keys beyond its edge, or walks along one row; of a window queries see that many keys at most; heads smaller than {curves.HEAD} take a "
+        "share of their time for the softmax, which does not shrink with them; heads whose keys and values differ in size take a share ",
+        ink.symbol("zeta_fa"),
+        " of that difference longer; where ",
+        ink.symbol("sigma_fab"),
+        " is 1, gradients of queries are summed in passes of their own. ",
+    )
 
 
 def _form(ink: Ink, title: str, formula: Expr) -> list[Equation]:

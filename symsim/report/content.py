@@ -40,7 +40,7 @@ def _chapters(result: Evaluation, step: Step | None, ink: Ink, counts: Totals) -
     blocks = Blocks(result, ink, step)
     made += [blocks.opening(), *map(blocks.section, result.lowered.blocks)]
     if step is not None:
-        made += [closed_forms.section(ink), network.section(step, ink), roofline.section(step, ink), machine.section(step, ink)]
+        made += [closed_forms.section(step, ink), network.section(step, ink), roofline.section(step, ink), machine.section(step, ink)]
     return [*made, assumed.section(result, ink)]
 
 

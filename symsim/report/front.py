@@ -7,9 +7,28 @@ from symsim.algebra.typeset import entry, symbol_latex
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.run import run_of
 from symsim.inputs.system import quantities, symbol_values
+from symsim.ir.collectives import COLLECTIVES
 from symsim.report import choices, question, resources
 from symsim.report.amounts import exact, human, percent, plain, rate, seconds, signed_percent, whole
-from symsim.report.document import Bar, Cell, Code, Column, Gauge, Gauges, Math, Paragraph, Picture, Ref, Row, Section, Span, Spans, Table, spans
+from symsim.report.document import (
+    Bar,
+    Cell,
+    Code,
+    Column,
+    Gauge,
+    Gauges,
+    Math,
+    Paragraph,
+    Picture,
+    Ref,
+    Row,
+    Section,
+    Span,
+    Spans,
+    Table,
+    joined,
+    spans,
+)
 from symsim.report.ink import Ink
 from symsim.report.kernels import BOUNDS
 from symsim.report.machine import meaning, symbol_of
@@ -29,7 +48,7 @@ def section(result: Evaluation, step: Step | None, ink: Ink, totals: Totals) -> 
         return Section(HEADING, (*asked, results(result, totals), totals.picture()))
     sizes = choices.sizes(step)
     opening = (*asked, answer(step, choices.largest(step, sizes)), _time(step), _memory(step), _flops(totals))
-    return Section(HEADING, (*opening, binds(step), helps(step, ink), choices.table(step, sizes)))
+    return Section(HEADING, (*opening, binds(step, ink, totals), helps(step, ink), choices.table(step, sizes)))
 
 
 def results(result: Evaluation, totals: Totals) -> Table:
@@ -70,7 +89,7 @@ def answer(step: Step, largest: choices.Sizes) -> Table:
         *_length(step),
     ]
     caption = f"The step on {step.system.name}. {step.above_peak}".rstrip()
-    columns = (Column("result", 22), Column("value", 26), Column("formula", 6))
+    columns = (Column("result", 18), Column("value", 30), Column("formula", 6))
     return Table(spans(caption), columns, tuple(Row((what, said, _by(key))) for what, said, key in rows), key="answer")
 
 
@@ -131,8 +150,8 @@ def _flops(totals: Totals) -> Picture:
     return Picture(spans(said), (bar("matrix products", amounts, FLOP),), key="flops")
 
 
-def binds(step: Step) -> Table:
-    """What limits the step, its slowest stage, the kernels there, and the memory."""
+def binds(step: Step, ink: Ink, totals: Totals) -> Table:
+    """What limits the step, its slowest stage, the kernels there, the messages, and the memory."""
     most, second, *_ = sorted(step.parts, key=lambda p: -p.seconds)
     shares = {b: sum(k.total for k in step.kernels if k.bound == b) for b in BOUNDS}
     kernels = sum(shares.values())
@@ -141,7 +160,8 @@ def binds(step: Step) -> Table:
     waits = step.launching / float(step.stage(step.slowest)["t_stage"])
     waiting = f"{percent(waits)} of a micro-batch there goes by waiting for the host to launch them. The rest: " if waits >= _WAITS else ""
     parts = step.memory(step.fullest)
-    held = ", ".join(f"{MEMORY_PARTS[p]} {human(n, BYTE)}" for p, n in sorted(parts.items(), key=lambda item: -item[1]) if n)
+    largest, *others = (f"{MEMORY_PARTS[p]} {human(n, BYTE)}" for p, n in sorted(parts.items(), key=lambda item: -item[1]) if n)
+    held = ", ".join([f"{largest} ({percent(max(parts.values()) / step.peak(step.fullest))})", *others])
     rows: list[tuple[str, Spans]] = [
         ("the step", spans(resources.faster(step.system, step.elasticities))),
         ("its time", spans(f"{most.name}, {percent(most.share)}; then {second.name}, {percent(second.share)}.{_hidden(step)}")),
@@ -157,9 +177,24 @@ def binds(step: Step) -> Table:
                 ".",
             ),
         ),
+        *_messages(ink, totals),
         ("the memory", spans(f"{held}; the peak is reached in: {step.moment(step.fullest)}.")),
     ]
-    return Table(spans("What binds."), (Column("", 6.2), Column("", 44.6)), tuple(Row(row) for row in rows), key="binds")
+    return Table(spans("What binds."), (Column("", 6.2), Column("", 48.4)), tuple(Row(row) for row in rows), key="binds")
+
+
+def _messages(ink: Ink, totals: Totals) -> list[tuple[str, Spans]]:
+    """Those with the most bytes, of a micro-batch and of a step, on the rank that has most."""
+    said: list[Spans] = []
+    for wanted, when in (("microbatch", " in {calls:,} calls of a {phase}"), ("step", " a step")):
+        of = [m for m in totals.messages[totals.busiest] if m[3] == wanted]
+        if not of:
+            continue
+        phase, op, axis, _, group, calls, sent, received = max(of, key=lambda m: max(m[6:]))
+        over: Span = ink.math(group) if group.symbols() else Code(axis)
+        often = when.format(calls=calls, phase=phase)
+        said.append(spans(f"{COLLECTIVES[op].said} over ", over, f", {human(max(sent, received), BYTE)}{often}"))
+    return [("its messages", spans("most bytes: ", *joined(said, "; "), "."))] if said else []
 
 
 def _hidden(step: Step) -> str:

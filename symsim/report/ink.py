@@ -25,7 +25,7 @@ MEBIBYTE = 2**20
 _LONG_CALL = 30.0  # em of a max or min whose arguments get names
 _SLACK = 4.0  # em by which a list of symbols with two scripts may be wider than estimated
 _WORTH = 80  # characters of one that gets a name in a formula that would be too long
-_INDEX = re.compile(r"j = pp - 1 - i\b|(?<=stage )i\b")
+_INDEX = re.compile(r"(?:j = )?\bpp - 1 - i\b|(?<=stage )i\b")
 _SHORT_ARGUMENT = 6.0  # em of one that needs none
 
 
@@ -191,10 +191,15 @@ class Ink:
         return Math(f"{symbol_latex(name, self.names)} = {value}")
 
     def zeros(self, names: Sequence[str]) -> Equation:
-        """Everything that is nothing, in one line."""
+        """Everything that is nothing, in one line, or as many as it needs."""
         self.defined.update(dict.fromkeys(names))
         first, *rest = (symbol_latex(n, self.names) for n in names)
-        return Equation(first, (" = ".join([*rest, "0"]),))
+        made, room = [""], LINE - _SLACK - width(first) - width("=")
+        for name in rest:
+            if width(made[-1] + name) > room:
+                made.append("")
+            made[-1] += f"{name} = "
+        return Equation(first, (*made[:-1], f"{made[-1]}0"))
 
     def dimension(self, block: Block, name: str) -> str:
         """A dimension as its symbol, its size when that is short (2f), or a name that the notation explains (d_qk)."""

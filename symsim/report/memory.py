@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from symsim.algebra.expr import Call, Expr
-from symsim.algebra.quantity import BYTE, NONE
+from symsim.algebra.expr import Call, Expr, Number
+from symsim.algebra.quantity import BYTE, NONE, Unit
 from symsim.algebra.typeset import width
 from symsim.cost.memory import binding_moment, moments
 from symsim.report.amounts import exact, human
@@ -37,7 +37,9 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     fullest = binding_moment(step.result.derivation, step.stage(step.fullest)) if short else None
     left = {d.symbol for d in every if d.key.quantity in _DETAILS and d is not fullest or d.key.part in _LESS} if short else set()
     names = [d.symbol for d in every if d.symbol != "M_peak" and d.symbol not in left]
-    values = Paragraph(spans(f"Values are those{which or ' of the only stage'}."))
+    absent = not short and not all(step.stage(step.fullest)[d.symbol] for d in moments(step.result.derivation))
+    none = "; a moment that it does not have has none" if absent else ""
+    values = Paragraph(spans(f"Values are those{which or ' of the only stage'}{none}."))
     moment, digits = _tables(step, ink)
     tables = [moment] if short else [moment, digits]
     return Section("Memory", (Paragraph(spans(said)), opening, bars(step), *tables, values, _equations(step, ink, names, short)))
@@ -101,7 +103,9 @@ def _equations(step: Step, ink: Ink, names: Sequence[str], short: bool) -> Equat
     book, values = step.result.derivation.definitions, {**step.result.step_numbers, **step.stage(step.fullest)}
     widest = max(width(ink.names[n]) for n in names)
     formula = {n: book[n].expr.substitute(step.nothing) if short else book[n].expr for n in names}
+    told: dict[str, tuple[Expr, Number | None, Unit | None]]
     told = {n: (formula[n], values[n], book[n].unit if book[n].unit != NONE else None) for n in names if formula[n]}
+    told = {n: own if own[1] or book[n].key.quantity != "M_at" else (own[0], None, None) for n, own in told.items()}
     if short:
         told = {n: own for n, own in told.items() if book[n].key.quantity == "M_at" or not book[n].key.part or ink.fits(n, *own, beside=widest)}
     made = [e for n, own in told.items() for e in ink.spelled(n, *own, beside=widest)]

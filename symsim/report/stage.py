@@ -22,12 +22,12 @@ def section(step: Step, ink: Ink) -> Section:
     slowest = {**step.result.numbers, **step.stage(step.slowest)}
     defined = [*_timed(step, "pipeline"), *_timed(step, "stage")]
     own = next(d for d in defined if d.symbol == "t_stage")
-    nothing = [d.symbol for d in defined if not d.expr]
+    nothing = [d.symbol for d in defined if d.symbol in step.never]
     widest = max(width(ink.names[d.symbol]) for d in defined)
     buckets = step.result.derivation.definitions.get("n_bucket")
     equations = ink.spelled("n_bucket", buckets.expr, slowest["n_bucket"], beside=widest) if buckets is not None else []
     for d in defined:
-        if d.expr and d is not own:
+        if d.symbol not in step.never and d is not own:
             equations += ink.spelled(d.symbol, d.expr, slowest[d.symbol], SECOND, beside=widest)
     if nothing:
         equations.append(ink.zeros(nothing))

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from symsim.algebra.expr import ZERO, Expr, Number
+from symsim.algebra.expr import ZERO, Call, Expr, Number
 from symsim.algebra.key import layers, of_block, of_stage, of_step
 from symsim.algebra.kinds import kind_of
 from symsim.algebra.quantity import BYTE
+from symsim.algebra.reductions import FUNCTIONS
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.cost.memory import binding_moment
 from symsim.cost.reserve import RESERVES
@@ -142,6 +143,14 @@ class Step:
         book = self.result.derivation.definitions
         known = [n for n in values if n in book or n in SYMBOLS and SYMBOLS[n].unit == "s"]
         return {n: ZERO for n in (*known, *(n for n in stages[0] if n in book)) if not any(numbers.get(n, values.get(n)) for numbers in stages)}
+
+    @cached_property
+    def never(self) -> set[str]:
+        """Definitions that are zero at all sizes: their terms are, if they have any."""
+        book, found = self.result.derivation.definitions, dict[str, Expr]()
+        while more := [n for n, d in book.items() if n not in found and _nothing(d.expr.substitute(found))]:
+            found |= dict.fromkeys(more, ZERO)
+        return set(found)
 
     def number(self, name: str) -> float:
         return float(self.result.step_numbers[name])
@@ -284,6 +293,11 @@ def carried(result: Evaluation, axis: str) -> str:
     if axis == "etp_ep" and result.strategy.moe_token_dispatcher_type != "allgather":
         return "token-count messages"  # Megatron-Core gathers those alone over both axes
     return WAITING.get(axis) or AXES.get(axis) or "messages over " + axis.replace("_", " and ")
+
+
+def _nothing(expression: Expr) -> bool:
+    """Whether every term is a reduction over stages of what is nothing, or there is none."""
+    return all(any(isinstance(a, Call) and a.function in FUNCTIONS and _nothing(a.arguments[0]) for a, _ in term) for term in expression.terms)
 
 
 def _named(words: str, symbol: str) -> tuple[str, str, str]:

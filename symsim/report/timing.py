@@ -34,7 +34,9 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     book = step.result.derivation.definitions
     of_step = [d.symbol for d in book.values() if d.key.scope == "step" and d.key.part != RUN and d.unit != BYTE and d.symbol not in PIPELINE]
     chosen = [n for n in of_step if n != "t_step" and (not short or n in _SHORT)]
-    equations = tuple(e for n in chosen for e in _of(step, ink, n, short))
+    nothing = [n for n in chosen if n in step.never]
+    equations = tuple(e for n in chosen if n not in nothing for e in _of(step, ink, n, short))
+    equations += (ink.zeros(nothing),) if nothing and not short else ()
     return Section("The step", (*parts, _over_stages(step, equations, short), Equations(equations)))
 
 
