@@ -172,7 +172,8 @@ def aligned(equations: Equations) -> str:
 def _aligned(equation: Equation) -> str:
     first, *rest = equation.lines
     name = rf" \label{{eq{equation.number}}}" if equation.number else r" \notag"
-    return " \\\\\n".join([f"{equation.left} &= {first}{name}", *(rf"&\quad {line} \notag" for line in rest)])
+    # no page breaks between its lines
+    return " \\\\*\n".join([f"{equation.left} &= {first}{name}", *(rf"&\quad {line} \notag" for line in rest)])
 
 
 def rules(bar: Bar, part: Picture) -> str:

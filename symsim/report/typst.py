@@ -26,6 +26,7 @@ from symsim.report.document import (
     Timeline,
     as_spans,
 )
+from symsim.report.shapes import PAPER
 from symsim.report.templating import template
 from symsim.report.typst_math import quoted, typst_math
 
@@ -123,7 +124,7 @@ def _svg(part: Picture | Gauges | Roofline | Timeline) -> str:
     from symsim.report.timeline import timeline_svg
 
     drawn = timeline_svg(part.schedule, part.stages, part.microbatches, part.chunks, part.durations, part.group, part.unit)
-    return drawn.replace('font-family="sans-serif" fill="#222"', "", 1)
+    return drawn.replace('font-family="sans-serif" fill="#222"', "", 1).replace(f'fill="{PAPER}"', 'fill="none"', 1)
 
 
 def compile_pdf(text: str) -> bytes:

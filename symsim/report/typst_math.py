@@ -55,7 +55,7 @@ def _element(element: Element) -> str:
 def _letters(element: Element) -> str:
     text = (element.text or "").strip()
     if len(text) != 1:
-        return quoted(text) if text else ""
+        return f"op({quoted(text)})" if text else ""
     letter = text if text.isalnum() else "\\" + text
     kind = element.get("mathvariant", "")
     return f"upright({letter})" if kind == "normal" else f"{_NAMED[kind]}({letter})" if kind in _NAMED else letter
