@@ -62,7 +62,7 @@ def strategy(result: Evaluation, ink: Ink) -> Spans:
 
 
 def options(result: Evaluation) -> list[Table]:
-    rows = tuple(Row((Code(name), value, meaning)) for name, value, meaning in changed_options(result.strategy))
+    rows = tuple(Row((Code(name), Code(value), meaning)) for name, value, meaning in changed_options(result.strategy))
     columns = (Column("option", 14), Column("value", 8), Column("meaning", 34))
     return [Table(spans("The strategy's options that are not at their defaults."), columns, rows)] if rows else []
 
