@@ -27,7 +27,7 @@ from symsim.inputs.systems import load_system
 from symsim.report import choices, front, gauges, html, latex, markdown, picture, resources, typst, write_report
 from symsim.report.amounts import human, plain, unbroken
 from symsim.report.content import report
-from symsim.report.document import Code, Equation, Equations, Figure, Gauges, Paragraph, Picture, Ref, Report, Row, Section, Table, as_spans
+from symsim.report.document import Code, Equation, Equations, Figure, Gauges, Math, Paragraph, Picture, Ref, Report, Row, Section, Table, as_spans
 from symsim.report.ink import Ink
 from symsim.report.machine import joins, meaning
 from symsim.report.numbering import numbered
@@ -393,6 +393,30 @@ def test_the_largest_micro_batch_is_what_symsim_ask_finds(strategy: str) -> None
     asked = step.result.ask("largest b where memory.peak <= memory.capacity").to_json()["value"]
     assert (found.fits.result.strategy.micro_batch_size if found.fits else None) == asked
     assert found.beyond is not None and found.beyond.peak > step.capacity and "as many micro-batches" in found.said or asked is None
+
+
+@pytest.mark.parametrize(
+    ("strategy", "holds"),
+    [
+        ("pp=4,num_microbatches=8", r"m \ge p"),
+        ("pp=4,num_microbatches=3", ""),
+        ("pp=4,vpp=2,num_microbatches=8", r"m \ge p and m \ge \gamma"),
+        ("pp=1,num_microbatches=8", ""),
+    ],
+)
+def test_minima_are_decided_where_sizes_decide_them(strategy: str, holds: str) -> None:
+    """To the same numbers, and the chapter says where its formulas hold."""
+    step = Step(symsim.derive("llama3-8b", strategy, system="h100-sxm"))
+    book, numbers = step.result.derivation.definitions, {**step.result.step_numbers, **step.stage(0)}
+    found = {n: step.decided(book[n].expr) for n in ("t_pipeline", "alive_i") if n in book}
+    assert any(pairs for _, pairs in found.values()) == bool(holds)
+    for name, (expression, pairs) in found.items():
+        assert (expression == book[name].expr) == (not pairs), name
+        # of a few operations in another order
+        assert math.isclose(expression.evaluate(numbers), numbers[name], rel_tol=1e-14), name
+    (said,) = (s.parts[0].spans for s in report(step.result, True).sections if s.heading == "The pipeline")
+    text = "".join(s if isinstance(s, str) else s.latex if isinstance(s, Math) else "" for s in said)
+    assert (f"Formulas here and below are those of {holds}." in text) if holds else ("Formulas here" not in text)
 
 
 def _binds(step: Step) -> tuple[Row, ...]:

@@ -107,12 +107,17 @@ class Ink:
             shorter, before = self.kinds.compared(self.kinds.summed(shorter)), shorter
             self.indices |= {"k": "kind of a layer; without a range a sum or a maximum over it goes over all"} if shorter != before else {}
             first = self.equation(name, shorter, value, unit, beside=beside)
-        while first.length > LONGEST and (inside := self._calls(shorter) or _sums(shorter)):
-            whole, argument = max(inside, key=lambda found: len(latex(found[1], self.names)))
-            part, new = self.parts.argument(name, argument)
-            shorter = shorter + whole * (symbol(part) - argument)
-            apart += [(part, argument)] if new else []
-            first = self.equation(name, shorter, value, unit, beside=beside)
+        for inside_of in (self._calls, _sums):
+            if first.length > LONGEST and inside_of is _sums:
+                shorter, more = self._apart(name, shorter, _LONG_CALL / 2)
+                apart += more
+                first = self.equation(name, shorter, value, unit, beside=beside)
+            while first.length > LONGEST and (inside := inside_of(shorter)):
+                whole, argument = max(inside, key=lambda found: len(latex(found[1], self.names)))
+                part, new = self.parts.argument(name, argument)
+                shorter = shorter + whole * (symbol(part) - argument)
+                apart += [(part, argument)] if new else []
+                first = self.equation(name, shorter, value, unit, beside=beside)
         while first.length > LONGEST and len(shorter.terms) > 2:
             part, argument = self.parts.rest(name, shorter)
             shorter = shorter + symbol(part) - argument
@@ -141,14 +146,14 @@ class Ink:
             made[-1] += text
         return replace(equation, lines=tuple(made))
 
-    def _apart(self, name: str, expression: Expr) -> tuple[Expr, list[tuple[str, Expr]]]:
-        """The expression with long arguments of long maxima and minima as symbols, and what each new one stands for."""
+    def _apart(self, name: str, expression: Expr, longest: float = _LONG_CALL) -> tuple[Expr, list[tuple[str, Expr]]]:
+        """The expression with long arguments of maxima and minima of more than so many em as symbols, and what each new one stands for."""
         found: list[tuple[str, Expr]] = []
         total = ZERO
         for monomial, coefficient in expression.terms.items():
             term = expr(coefficient)
             for atom, power in monomial:
-                if isinstance(atom, Call) and width(latex(Expr({((atom, 1),): 1}), self.names)) > _LONG_CALL:
+                if isinstance(atom, Call) and width(latex(Expr({((atom, 1),): 1}), self.names)) > longest:
                     atom = Call(atom.function, tuple(self._part(name, a, found) for a in atom.arguments))
                 term = term * Expr({((atom, 1),): 1}) ** power
             total = total + term

@@ -102,7 +102,7 @@ def _equations(step: Step, ink: Ink, names: Sequence[str], short: bool) -> Equat
     """The definitions in order, with the fullest stage's values; what is nothing comes last."""
     book, values = step.result.derivation.definitions, {**step.result.step_numbers, **step.stage(step.fullest)}
     widest = max(width(ink.names[n]) for n in names)
-    formula = {n: book[n].expr.substitute(step.nothing) if short else book[n].expr for n in names}
+    formula = {n: step.decided(book[n].expr.substitute(step.nothing) if short else book[n].expr)[0] for n in names}
     told: dict[str, tuple[Expr, Number | None, Unit | None]]
     told = {n: (formula[n], values[n], book[n].unit if book[n].unit != NONE else None) for n in names if formula[n]}
     told = {n: own if own[1] or book[n].key.quantity != "M_at" else (own[0], None, None) for n, own in told.items()}

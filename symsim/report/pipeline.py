@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from symsim.algebra.expr import Expr
 from symsim.algebra.quantity import SECOND
 from symsim.pipeline.schedules import Schedule, schedule_of, schedule_sizes
 from symsim.report.amounts import exact, percent, seconds
-from symsim.report.document import Code, Column, Equation, Equations, Paragraph, Part, Row, Section, Table, Timeline, spans
+from symsim.report.document import Code, Column, Equation, Equations, Math, Paragraph, Part, Row, Section, Spans, Table, Timeline, joined, spans
 from symsim.report.ink import Ink, worded
 from symsim.report.step import Step
 from symsim.report.timing import PIPELINE
@@ -20,7 +23,8 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     result = step.result
     schedule = schedule_of(result.strategy)
     shown = [n for n in PIPELINE if n in result.derivation.definitions and not (short and n == "exposed_pp")]
-    opening, *rest = (_equations(step, ink, name, short) for name in shown)
+    decided = {n: step.decided(step.result.derivation.definitions[n].expr) for n in shown}
+    opening, *rest = (_equations(step, ink, name, decided[name][0], short) for name in shown)
     after = Equations(tuple(e for equations in rest for e in equations))
     if result.strategy.pp == 1:
         said = "One stage holds the whole model, so the micro-batches run one after the other and no rank waits for another."
@@ -28,8 +32,12 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     bubble = step.number("t_bubble")
     said = f": {schedule.meaning} "
     waits = f". The slowest stage waits {seconds(bubble)}, {percent(bubble / step.number('t_step'))} of the step."
-    parts: list[Part] = [Paragraph(spans(Code(schedule.name), *worded(said), ink.sources.cited(schedule.source), waits)), Equations(tuple(opening))]
-    parts.append(Equations((*after.equations, *_in_flight(step, ink, schedule))))
+    in_flight, facts = step.decided(schedule.in_flight)
+    where = _where(ink, dict.fromkeys(f for _, found in (*decided.values(), (in_flight, facts)) for f in found))
+    cited = ink.sources.cited(schedule.source)
+    parts: list[Part] = [Paragraph(spans(Code(schedule.name), *worded(said), cited, waits, *where)), Equations(tuple(opening))]
+    held = ink.spelled(ink.local("in flight", r"n^{(i)}_{\mathrm{fwd}}"), in_flight)
+    parts.append(Equations((*after.equations, *held)))
     parts.append(_held(step) if short else _flight_table(step, ink, schedule))
     stages = result.strategy.pp * result.strategy.vpp
     if stages > _MOST_STAGES:
@@ -38,13 +46,14 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     return Section("The pipeline", (*parts, picture(step)))
 
 
-def _equations(step: Step, ink: Ink, name: str, short: bool) -> list[Equation]:
-    expression = step.result.derivation.definitions[name].expr
+def _equations(step: Step, ink: Ink, name: str, expression: Expr, short: bool) -> list[Equation]:
     return ink.spelled(name, expression.substitute(step.nothing) if short else expression, step.result.step_numbers[name], SECOND)
 
 
-def _in_flight(step: Step, ink: Ink, schedule: Schedule) -> list[Equation]:
-    return ink.spelled(ink.local("in flight", r"n^{(i)}_{\mathrm{fwd}}"), schedule.in_flight)
+def _where(ink: Ink, holding: Iterable[tuple[Expr, Expr]]) -> Spans:
+    """Where formulas hold whose minima are decided."""
+    said = [spans(Math(rf"{ink.math(a).latex} \ge {ink.math(b).latex}")) for a, b in holding]
+    return spans(" Formulas here and below are those of ", *joined(said, " and "), ".") if said else ()
 
 
 def _held(step: Step) -> Paragraph:

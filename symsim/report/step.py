@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from symsim.algebra.expr import ZERO, Call, Expr, Number
+from symsim.algebra.expr import ZERO, Call, Expr, Number, symbol
+from symsim.algebra.facts import Fact, apply
 from symsim.algebra.key import layers, of_block, of_stage, of_step
 from symsim.algebra.kinds import kind_of
 from symsim.algebra.quantity import BYTE
@@ -26,7 +27,7 @@ from symsim.inputs.spreads import KINDS
 from symsim.inputs.system import System, quantities
 from symsim.ir.roles import role_of
 from symsim.pipeline.fullest import falls
-from symsim.pipeline.schedules import schedule_of
+from symsim.pipeline.schedules import schedule_of, schedule_sizes
 from symsim.pipeline.stages import runs
 from symsim.report.amounts import human, percent, seconds, whole
 from symsim.report.kernels import Kernel, block_kernels, stage_kernels
@@ -53,6 +54,7 @@ AXES = {
 }
 WAITING = {"stragglers": "waiting for slower ranks", "lengths": "waiting for the longest rows"}
 ROUNDING = 1e-12
+_COMPARED = ((symbol("m"), symbol("pp")), (symbol("m"), symbol("group")))
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,20 @@ class Step:
         while more := [n for n, d in book.items() if n not in found and _nothing(d.expr.substitute(found))]:
             found |= dict.fromkeys(more, ZERO)
         return set(found)
+
+    @cached_property
+    def holding(self) -> tuple[tuple[Expr, Expr], ...]:
+        """Of what formulas of a pipeline compare, (larger or equal, the other) as they are here."""
+        sizes = schedule_sizes(self.result.strategy)
+        return tuple((a, b) for a, b in _COMPARED if self.depth > 1 and a.evaluate(sizes) >= b.evaluate(sizes))
+
+    def decided(self, expression: Expr) -> tuple[Expr, list[tuple[Expr, Expr]]]:
+        """The expression where `holding` does, and what of that decided something."""
+        asked = {Fact(a, ">=", b): (a, b) for a, b in self.holding if a.symbols() | b.symbols() <= expression.symbols()}
+        if not asked:
+            return expression, []
+        ((_, made),), unused = apply([("", expression)], list(asked))
+        return (made, [pair for fact, pair in asked.items() if fact not in unused]) if len(unused) < len(asked) else (expression, [])
 
     def number(self, name: str) -> float:
         return float(self.result.step_numbers[name])
