@@ -119,3 +119,69 @@ def test_the_launchers_precision_holds_where_the_arguments_name_none(tmp_path: P
     assert made.placed().precision == "bf16" and told["mixed_precision"].fate == "mapped" and "bf16" not in told
     plain = {row.key: row.fate for row in job(tmp_path, mixed_precision=None).rows}
     assert plain["bf16"] == "derived"
+
+
+LAUNCH = """#!/bin/bash
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+accelerate launch --config_file configs/fsdp.yaml --num_processes 16 --machine_rank $RANK \\
+    scripts/sft.py --model_name meta-llama/Llama-3.1-8B --per_device_train_batch_size=2 --gradient_accumulation_steps 4 \\
+    --max_seq_length 8192 --bf16 --use_lora --lora_rank 32 --dataset_mixer_list a 1.0
+"""
+
+
+def script(tmp_path: Path, text: str, *more: str, **variables: str) -> Job:
+    path = tmp_path / "jobs" / "train.sh"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return load_job("accelerate", str(path), *more, variables=variables)
+
+
+def test_a_script_that_launches_the_trainer(tmp_path: Path) -> None:
+    """The file lies where its path from the root of a checkout says; the launcher's options hold over it."""
+    (tmp_path / "configs").mkdir()
+    file = tmp_path / "configs" / "fsdp.yaml"
+    file.write_text(format_yaml({"distributed_type": "FSDP", "mixed_precision": "bf16", "num_processes": 8}))
+    made = script(tmp_path, LAUNCH)
+    found, told = made.placed(), {row.key: row.fate for row in made.rows}
+    assert made.architecture is not None and made.architecture.name == "llama3.1-8b"
+    assert (found.zero, found.dp, found.micro_batch_size, found.num_microbatches, found.seq_length) == (3, 16, 2, 4, 8192)
+    assert (found.tuner_type, found.lora_rank) == ("lora", 32)
+    assert told["use_lora"] == told["lora_rank"] == told["model_name"] == told["num_processes"] == "mapped" and "lora_r" not in told
+    file.rename(tmp_path / "fsdp.yaml")
+    with pytest.raises(InputError, match=r"train.sh:\d+: --config_file names 'configs/fsdp.yaml', which is not here"):
+        script(tmp_path, LAUNCH)
+    assert script(tmp_path, LAUNCH, str(tmp_path / "fsdp.yaml")).placed() == found
+
+
+def test_scripts_without_accelerate(tmp_path: Path) -> None:
+    """FSDP by the Trainer's own words with the section that a file has, or DDP; a DeepSpeed JSON where the arguments name one."""
+    text = "torchrun --nproc_per_node=4 --nnodes 2 train.py --model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size 1 --bf16 True"
+    found = script(tmp_path, text).placed()
+    assert (found.zero, found.dp, found.overlap_grad_reduce, found.autocast) == (0, 8, True, True)
+    (tmp_path / "section.json").write_text(json.dumps({"activation_checkpointing": True, "backward_prefetch": "backward_pre"}))
+    found = script(tmp_path, f"{text} --fsdp 'full_shard auto_wrap' --fsdp_config section.json").placed()
+    assert (found.zero, found.dp, found.recompute) == (3, 8, "full")
+    (tmp_path / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}))
+    assert script(tmp_path, f"{text} --deepspeed ds.json").placed().zero == 2
+    with pytest.raises(InputError, match="deepspeed is other.json; it should be a file that is here"):
+        script(tmp_path, f"{text} --deepspeed other.json")
+    with pytest.raises(InputError, match="no command starts a training"):
+        script(tmp_path, "python evaluate.py --tasks all")
+
+
+def test_what_the_launcher_alone_says(tmp_path: Path) -> None:
+    """No file: replicas, FSDP or DeepSpeed by its switches; a YAML of arguments, over which those of the script hold; TRL's own command."""
+    program = "sft.py --model_name_or_path meta-llama/Llama-3.1-8B --per_device_train_batch_size 1 --bf16"
+    assert script(tmp_path, f"accelerate launch --num_processes 4 {program}").placed().zero == 0
+    found = script(tmp_path, f"accelerate launch --use_fsdp --fsdp_reshard_after_forward false --num_processes 4 {program}").placed()
+    assert (found.zero, found.reshard_after_forward, found.dp) == (3, False, 4)
+    found = script(tmp_path, f"mason.py --gpus 8 -- accelerate launch --use_deepspeed --zero_stage 2 {program}").placed()
+    assert (found.zero, found.dp) == (2, 8)
+    (tmp_path / "sft.yaml").write_text("model_name_or_path: meta-llama/Llama-3.1-8B\nper_device_train_batch_size: 8\nmax_length: 2048\n")
+    made = script(tmp_path, "trl sft --config sft.yaml --accelerate_config zero3 --num_processes 2 --per_device_train_batch_size 4")
+    found = made.placed()
+    assert (found.zero, found.dp, found.micro_batch_size, found.seq_length, found.precision) == (3, 2, 4, 2048, "bf16")
+    with pytest.raises(InputError, match="--accelerate_config zero4: it should be one of single_gpu"):
+        script(tmp_path, "trl sft --config sft.yaml --accelerate_config zero4")
+    with pytest.raises(InputError, match="--config names 'none.yaml', which is not here"):
+        script(tmp_path, "trl sft --config none.yaml")

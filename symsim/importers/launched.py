@@ -26,10 +26,11 @@ Starts = Callable[[Command], int | None]
 
 @dataclass(frozen=True)
 class Launched:
-    """The arguments of the command that trains, and on how many ranks it does, where it says."""
+    """The arguments of the command that trains, on how many ranks it does, where it says, and the words in front of them."""
 
     document: Document
     world: int | None
+    launcher: tuple[Word, ...] = ()
 
 
 def read_script(path: str, variables: Mapping[str, str], starts: Starts, told: str) -> Launched:
@@ -40,7 +41,8 @@ def read_script(path: str, variables: Mapping[str, str], starts: Starts, told: s
     if len(found) > 1:
         raise InputError(f"{path}: {len(found)} commands train (lines {', '.join(str(one.line) for one, _ in found[:8])}); leave one of them")
     command, start = found[0]
-    return Launched(_arguments(command, command.words[start:], path), _ranks(command, command.words[:start]))
+    before = tuple(command.words[:start])
+    return Launched(_arguments(command, command.words[start:], path), _ranks(command, before), before)
 
 
 def _arguments(command: Command, words: Sequence[Word], path: str) -> Document:

@@ -34,6 +34,7 @@ from symsim.importers.trainer import (
     EVALUATION,
     LOADING,
     LOGS,
+    OTHER_MODELS,
     PATHS,
     RATES,
     TRAINER,
@@ -57,7 +58,6 @@ ADAPTERS = (
     "place of 2; full fine-tuning is timed"
 )
 FROZEN = "frozen parameters lose gradients, states and messages (14 of 16 bytes), and their weight gradients 1/3 of the FLOPs; all are trained here"
-OTHER_MODELS = "a reference or reward model's forward on top, 1/3 of a step's FLOPs each and its weights; and two rows for each sample of a pair"
 _GENERATION = "read where the model generates, not in training"
 _VISION = "towers for images and sound are another workload; the text part is timed"
 _UNSLOTH = "hand-written kernels and a loss in chunks: less by up to 12 bytes a logit, and by tens of per cent of a step's time"

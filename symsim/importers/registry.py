@@ -26,7 +26,7 @@ KINDS: dict[str, Kind] = {
     "gpt-neox": Kind("FILE.yml ..", "gpt_neox.reader", "GPT-NeoX"),
     "nanotron": Kind("one YAML", "nanotron.reader", "nanotron"),
     "torchtune": Kind("one YAML", "torchtune.reader", "torchtune"),
-    "accelerate": Kind("CONFIG.yaml [ARGUMENTS.json|yaml] [DS.json]", "accelerate.reader", "Accelerate"),
+    "accelerate": Kind("CONFIG.yaml [ARGUMENTS.json|yaml] [DS.json], or a launch script", "accelerate.reader", "Accelerate"),
     "verl": Kind("a launch script, a YAML, or overrides (actor_rollout_ref.model.path=..)", "verl.reader", "verl"),
     "slime": Kind("a launch script, or arguments (--actor-num-nodes 2 ..)", "slime.reader", "slime"),
     "nemo-rl": Kind("one YAML", "nemo_rl.reader", "NeMo-RL"),

@@ -3,18 +3,56 @@ ModelConfig, trl/trainer/utils.py get_peft_config, get_quantization_config)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from symsim.importers.adapted import Names, adapters, four_bits, stored_base
-from symsim.importers.keys import Keys
+from symsim.importers.adapted import Names, adapters, four_bits, frozen_decoder, stored_base
+from symsim.importers.keys import Entry, Given, Keys, natural
 from symsim.inputs.architecture import Architecture
 
 # where no linear maps are named, peft takes queries and values of most families (peft utils/constants.py)
 _NAMES = Names("lora_r", "lora_dropout", "lora_target_modules", "lora_modules_to_save", 16, 0.05, ("q_proj", "v_proj"))
 
+# what scripts that many start call these: s1, FastChat, Qwen, MiniCPM, LLaVA, InternVL, open-instruct (their finetune.py and train.py)
+_ALIASES = {
+    "model_name": "model_name_or_path",
+    "grad_checkpoint": "gradient_checkpointing",
+    "use_lora": "use_peft",
+    "lora_enable": "use_peft",
+    "lora_rank": "lora_r",
+    **dict.fromkeys(("q_lora", "qlora", "use_qlora"), "load_in_4bit"),
+    "use_liger": "use_liger_kernel",
+    "clip_grad_norm": "max_grad_norm",
+    "max_train_steps": "max_steps",
+}
+_RANK_ALONE = "use_llm_lora"
+# arguments with a section, of which no part is read alone
+UNREAD_SECTIONS = ("lr_scheduler_kwargs", "dataset_mixture", "dataset_mixer", "dataset_kwargs", "model_init_kwargs", "chat_template_kwargs")
+
+
+def respelt(given: Mapping[str, Given]) -> tuple[dict[str, Given], dict[str, str]]:
+    """Arguments by the names of the Trainer and of TRL, and what the script calls those that it has other names for."""
+    found, called = {key: one for key, one in given.items() if key not in _ALIASES and key != _RANK_ALONE}, {}
+    for own, name in _ALIASES.items():
+        if own in given:
+            found.setdefault(name, given[own])
+            called[name] = own
+    rank = given.get(_RANK_ALONE)
+    if rank is not None and natural(str(rank.value)):
+        found |= {"lora_r": rank, "use_peft": Given(True, rank.where)}
+        called |= {"lora_r": _RANK_ALONE}
+    return found, called
+
+
+def as_called(rows: Sequence[Entry], called: Mapping[str, str]) -> list[Entry]:
+    """The rows with the script's own names."""
+    return [replace(row, key=called[row.key]) if row.key in called and row.value != "(default)" else row for row in rows]
+
 
 def tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
-    """Adapters, where the script makes some, ahead of what says the mesh."""
+    """Adapters, where the script makes some, and a decoder that rests, ahead of what says the mesh."""
+    frozen_decoder(keys, "freeze_llm", strategy)
     if not keys.flag("use_peft", False, to="tuner_type"):
         if not keys.has("use_peft") and keys.has(_NAMES.rank):
             keys.note(_NAMES.rank, "not_modelled", why="adapters, where the script makes them whatever it is told: use_peft=true says so")

@@ -37,6 +37,7 @@ FUSED = (
 SYNCHRONISED = "the device waits for the host once in so many steps: below 1 % of a step"
 DDP = "read by DDP, which shards nothing"
 COMPILER = ("torch_compile", "torch_compile_backend", "torch_compile_mode", "torchdynamo")
+OTHER_MODELS = "a reference or reward model's forward on top, 1/3 of a step's FLOPs each and its weights; and two rows for each sample of a pair"
 OTHER_RUN = "read by another accelerator's or an older runner"
 
 TRAINER: dict[str, Silent] = {

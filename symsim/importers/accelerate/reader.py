@@ -1,4 +1,4 @@
-"""An Accelerate config file, alone or with the Hugging Face Trainer's arguments and a DeepSpeed JSON.
+"""An Accelerate config file, alone or with the Hugging Face Trainer's arguments and a DeepSpeed JSON, or a script that starts the Trainer.
 
 What its keys do: accelerate 16cb6eb8 (2026-07-24), commands/launch.py, utils/launch.py, accelerator.py, utils/dataclasses.py
 DeepSpeedPlugin, MegatronLMPlugin; parallelism_config.py.
@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
+from symsim.importers.accelerate.script import Started, of_script
 from symsim.importers.accelerate.tables import MEGATRON, SILENT
-from symsim.importers.deepspeed.reader import attention, configured, lengths
+from symsim.importers.deepspeed.reader import attention, configured, lengths, settings_of
 from symsim.importers.deepspeed.tables import SCRIPT
 from symsim.importers.fsdp import narrow_gathers, sharded
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.ranks import known_variables, spread, variable, world_size
 from symsim.importers.rules import settle
-from symsim.importers.scripts import stored, tuned
+from symsim.importers.scripts import UNREAD_SECTIONS, as_called, respelt, stored, tuned
 from symsim.importers.sections import of_sections
-from symsim.importers.trainer import TRAINER, autocast, buckets, read_trainer
+from symsim.importers.trainer import TRAINER, autocast, buckets, read_trainer, replicas
 from symsim.importers.weights import model_of
 from symsim.inputs.reading import Document, read_json, read_yaml
 
@@ -39,11 +40,13 @@ _COMPILERS = ("NO", "no", "EAGER", "eager", "")
 
 def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of an Accelerate file. InputError for a key that there is not or a value that cannot be."""
+    started = of_script(inputs, options)
+    options = options if started is None else started.options
     known_variables(options, ("seq_length", "packed_document_length", "micro_batch_size", "num_microbatches"))
-    launch, settings, arguments = _sorted(inputs)
+    launch, settings, arguments = _sorted(inputs if started is None else started.rest, started)
     given = of_sections(launch, ("tpu_env", "tpu_vm", "commands", "additional_args"))
     keys = Keys("an Accelerate file", given, SILENT, options.lenient)
-    found = of_sections(arguments, ("lr_scheduler_kwargs",)) if arguments is not None else {}
+    found, called = respelt(of_sections(arguments, UNREAD_SECTIONS) if arguments is not None else {})
     trainer = Keys("the Trainer's arguments", found, {**TRAINER, **SCRIPT}, options.lenient)
     strategy: dict[str, Any] = {}
     assumptions: dict[str, str] = {}
@@ -57,10 +60,20 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     kind = keys.choice("distributed_type", {name: name for name in _KINDS}, "NO", to="zero, dp")
     ranked = _ranks(keys, options, kind)
     told: list[Entry] = []
+    if "deepspeed" in found and arguments is not None:
+        # the Trainer's own goes before the launcher's
+        kind, settings = "DEEPSPEED", settings or settings_of(arguments)
+        if settings is None:
+            raise trainer.wrong("deepspeed", "a file that is here; give it behind the others")
     if kind == "DEEPSPEED":
         told = _deepspeed(launch, settings, keys, trainer, strategy, assumptions, architecture, ranked)
     elif kind == "MEGATRON_LM":
         _megatron(keys, strategy, assumptions, ranked)
+    elif started is not None and started.launch is None:
+        spread(keys, ranked, strategy)
+        replicas(trainer, strategy, assumptions)
+        if strategy["zero"] == 0:
+            autocast(trainer, strategy)
     else:
         _mesh(keys, strategy, ranked)
         _replicas(keys, strategy, assumptions, kind)
@@ -70,27 +83,42 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     narrow_gathers(keys, strategy, "fp8_config.enable_fsdp_float8_all_gather")
     settle(keys, strategy, architecture, "Accelerate")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
-    further = [row for row in trainer.finish() if arguments is not None or row.key in ("seq_length", "model") or row.fate == "derived"]
+    further = [
+        row for row in as_called(trainer.finish(), called) if arguments is not None or row.key in ("seq_length", "model") or row.fate == "derived"
+    ]
     notes = () if architecture is not None else ("no model is named; --of MODEL says which",)
     return Job("accelerate", (*rows, *told, *further), architecture, strategy, None, assumptions, notes)
 
 
-def _sorted(inputs: Sequence[str]) -> tuple[Document, Document | None, Document | None]:
+def _sorted(inputs: Sequence[str], started: Started | None) -> tuple[Document, Document | None, Document | None]:
     """The files by what is in them: Accelerate's has a distributed_type, a DeepSpeed JSON zero_optimization; the rest are arguments."""
-    found: dict[str, Document] = {}
+    found: dict[str, Document] = {} if started is None else {"arguments": started.arguments}
     for path in inputs:
         suffix = path.rpartition(".")[2].lower()
         if suffix not in ("json", "yaml", "yml"):
-            raise InputError(f"{path}: 'symsim import accelerate' reads .yaml and .json files")
+            raise InputError(f"{path}: 'symsim import accelerate' reads .yaml and .json files, and a launch script")
         document = read_json(path) if suffix == "json" else read_yaml(path)
         ours = {"distributed_type", "compute_environment"} & document.data.keys()
         what = "launch" if ours else "settings" if "zero_optimization" in document.data else "arguments"
         if what in found:
             raise InputError(f"{path}: a second file of the same kind; 'symsim import accelerate' reads CONFIG.yaml [ARGUMENTS] [DS.json]")
         found[what] = document
+    if started is not None:
+        found["launch"] = _launched(found.get("launch"), started)
     if "launch" not in found:
         raise InputError(f"{inputs[0]}: no file here is Accelerate's, with a distributed_type")
     return found["launch"], found.get("settings"), found.get("arguments")
+
+
+def _launched(file: Document | None, started: Started) -> Document:
+    """The launcher's options over those of an Accelerate file; many processes are replicas unless something says otherwise."""
+    if started.launch is None:
+        return Document({}, started.arguments.where)
+    base = file if file is not None else Document({}, started.launch.where)
+    data = {**base.data, **started.launch.data}
+    if "distributed_type" not in data:
+        data["distributed_type"] = "NO" if str(data.get("num_processes")) == "1" else "MULTI_GPU"
+    return Document(data, started.launch.where, {**base.lines, **started.launch.lines})
 
 
 def _batch(trainer: Keys, options: "Options", strategy: dict[str, Any]) -> None:

@@ -18,13 +18,13 @@ from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.fsdp import narrow_gathers
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
-from symsim.importers.llama_factory import OTHER_MODELS
 from symsim.importers.losses import liger_modules
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import NODE, known_variables, variable, world_size
 from symsim.importers.rules import settle, split_sequence
 from symsim.importers.sections import of_sections, referred, under
 from symsim.importers.torchtitan.reader import SCHEDULES
+from symsim.importers.trainer import OTHER_MODELS
 from symsim.importers.weights import model_of
 from symsim.inputs.hf.reader import read_config
 from symsim.inputs.reading import read_yaml

@@ -9,8 +9,7 @@ from __future__ import annotations
 from symsim.importers.adapted import QUANTISED
 from symsim.importers.assumed import COLLECTED
 from symsim.importers.keys import Silent, silent
-from symsim.importers.llama_factory import OTHER_MODELS
-from symsim.importers.trainer import DATA, DEVICE, EVALUATION, LENGTH, LOADING, LOGS, PATHS, RATES, RNG, SAVING
+from symsim.importers.trainer import DATA, DEVICE, EVALUATION, LENGTH, LOADING, LOGS, OTHER_MODELS, PATHS, RATES, RNG, SAVING
 
 _PATCHED = "how the modules of a pipeline's stages are called"
 _PREFETCH = "gathers issued further ahead: beside computation either way"

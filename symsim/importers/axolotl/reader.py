@@ -17,14 +17,13 @@ from symsim.importers.fsdp import narrow_gathers, sharded, silent_names
 from symsim.importers.heads import headed
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys
-from symsim.importers.llama_factory import OTHER_MODELS
 from symsim.importers.losses import liger_loss
 from symsim.importers.preferences import preferred
 from symsim.importers.presets import with_deepspeed
 from symsim.importers.ranks import known_variables, spread
 from symsim.importers.rules import padded_vocabulary, settle
 from symsim.importers.sections import of_sections
-from symsim.importers.trainer import autocast, buckets, checkpoints_on_host, update
+from symsim.importers.trainer import OTHER_MODELS, autocast, buckets, checkpoints_on_host, update
 from symsim.importers.weights import model_of
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.reading import read_json, read_yaml

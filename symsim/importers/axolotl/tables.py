@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from symsim.importers.adapted import QUANTISED
 from symsim.importers.keys import Silent, silent
-from symsim.importers.llama_factory import ADAPTERS, FROZEN, OTHER_MODELS
-from symsim.importers.trainer import DATA, DDP, DEVICE, EVALUATION, FUSED, LENGTH, LENGTHS, LOADING, LOGS, PATHS, RATES, RNG, SAVING
+from symsim.importers.llama_factory import ADAPTERS, FROZEN
+from symsim.importers.trainer import DATA, DDP, DEVICE, EVALUATION, FUSED, LENGTH, LENGTHS, LOADING, LOGS, OTHER_MODELS, PATHS, RATES, RNG, SAVING
 from symsim.importers.trainer import SYNCHRONISED as WAITS
 
 _GENERATION = "generation between steps is another workload: decoding time of the longest answers in every step"

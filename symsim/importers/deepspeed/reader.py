@@ -23,7 +23,7 @@ from symsim.importers.keys import Entry, Given, Keys, natural
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import known_variables, spread, variable, world_size
 from symsim.importers.rules import settle
-from symsim.importers.scripts import stored, tuned
+from symsim.importers.scripts import UNREAD_SECTIONS, as_called, respelt, stored, tuned
 from symsim.importers.sections import of_sections
 from symsim.importers.trainer import TRAINER, read_trainer
 from symsim.importers.weights import model_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from symsim.inputs.architecture import Architecture
 
 _TOP = frozenset("zero_optimization train_batch_size train_micro_batch_size_per_gpu zero_allow_untested_optimizer steps_per_print".split())
-_LENGTHS = ("max_seq_length", "max_length", "model_max_length", "block_size", "cutoff_len", "seq_length", "max_seq_len")
+_LENGTHS = ("max_seq_length", "max_length", "model_max_length", "block_size", "cutoff_len", "seq_length", "max_seq_len", "max_token_length")
 _LARGE = 10**15
 # stage 3: symsim's option, DeepSpeed's default (runtime/zero/config.py), and what it does
 _LIMITS = {
@@ -66,7 +66,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     files = _sorted(inputs, started)
     strategy: dict[str, Any] = {}
     assumptions: dict[str, str] = {}
-    given = of_sections(files.arguments, ("lr_scheduler_kwargs",)) if files.arguments is not None else {}
+    given, called = respelt(of_sections(files.arguments, UNREAD_SECTIONS) if files.arguments is not None else {})
     arguments = Keys("the Trainer's arguments", given, {**TRAINER, **SCRIPT}, options.lenient)
     read_trainer(arguments, strategy, assumptions)
     balanced(arguments, assumptions, "group_by_length")
@@ -78,7 +78,8 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     rows = configured(files.settings, arguments, strategy, assumptions, architecture, options, files.arguments is not None)
     attention(arguments, assumptions)
     stored(arguments, strategy)
-    told = [row for row in arguments.finish() if files.arguments is not None or row.value != "(default)" or row.key in ("seq_length", "model")]
+    kept = as_called(arguments.finish(), called)
+    told = [row for row in kept if files.arguments is not None or row.value != "(default)" or row.key in ("seq_length", "model")]
     return Job("deepspeed", (*rows, *told), architecture, strategy, None, assumptions, _notes(files, architecture))
 
 
@@ -158,8 +159,8 @@ def _sorted(inputs: Sequence[str], started: Document | None) -> _Files:
         found[what] = path if what == "config" else document
     settings = found.get("settings") or (settings_of(found["arguments"]) if "arguments" in found else None)
     if settings is None:
-        where = started.where if started is not None else inputs[0]
-        raise InputError(f"{where}: no file here is a DeepSpeed JSON, with zero_optimization or train_batch_size")
+        where, more = (started.where, "; 'symsim import accelerate' reads scripts without one") if started is not None else (inputs[0], "")
+        raise InputError(f"{where}: no file here is a DeepSpeed JSON, with zero_optimization or train_batch_size{more}")
     return _Files(settings, found.get("arguments"), found.get("config"))
 
 
@@ -187,7 +188,7 @@ def lengths(keys: Keys, options: "Options", strategy: dict[str, Any]) -> None:
 
 
 def attention(keys: Keys, assumptions: dict[str, str]) -> None:
-    kernels = {**dict.fromkeys(("flash_attention_2", "flash_attention_3", "sdpa", "flex_attention", "fa2"), "flash"), "eager": "eager"}
+    kernels = {**dict.fromkeys(("flash_attention_2", "flash_attention_3", "sdpa", "flex_attention", "fa2", "flash_2"), "flash"), "eager": "eager"}
     kernel = keys.choice("attn_implementation", kernels, None, to="assume.attention_kernel")
     if kernel == "eager":
         assumptions["attention_kernel"] = "eager"

@@ -7,7 +7,7 @@ runtime/zero/offload_config.py, docs/_pages/config-json.md.
 from __future__ import annotations
 
 from symsim.importers.keys import Silent, silent
-from symsim.importers.trainer import DATA, EVALUATION, LOGS, PATHS
+from symsim.importers.trainer import DATA, EVALUATION, LENGTH, LOGS, OTHER_MODELS, PATHS
 
 _PERMITS = "a permission or a check, which costs nothing"
 _FIRST_STEPS = "before the first step or after the last"
@@ -186,6 +186,60 @@ SCRIPT: dict[str, Silent] = {
         assistant_only_loss completion_only_loss eos_token""",
     ),
     **silent("not_modelled", EVALUATION, "predict_with_generate eval_packing"),
+    # open-instruct, s1, FastChat, Qwen, MiniCPM, LLaVA, InternVL: arguments of their own scripts
+    **silent(
+        "no_cost_effect",
+        PATHS,
+        """exp_name wandb_project wandb_entity wandb_project_name with_tracking hf_entity hf_repo_id hf_repo_revision hf_repo_url
+        hf_metadata_dataset try_launch_beaker_eval_jobs try_auto_save_to_beaker gs_bucket_path oe_eval_tasks oe_eval_max_length
+        oe_eval_gpu_multiplier oe_eval_beaker_image eval_workspace eval_priority save_to_hub send_slack_alerts
+        try_launch_beaker_eval_jobs_on_weka tokenizer_revision gather_whole_model verbose do_not_randomize_output_dir timeout
+        checkpointing_steps keep_last_n_checkpoints clean_checkpoints_at_end use_slow_tokenizer additional_model_arguments log_freq
+        strict_mode lora_weight_path wandb_tags wandb_run_group hub_model_revision system_prompt""",
+    ),
+    **silent(
+        "no_cost_effect",
+        DATA,
+        """train_file_path train_data_path eval_data_path dataset_mixer_list dataset_mixer_list_splits dataset_transform_fn dataset_target_columns
+        dataset_cache_mode dataset_local_cache_dir dataset_config_hash dataset_skip_cache dataset_mix_dir dataset_eval_mixer dataset_train_splits
+        dataset_eval_splits meta_path conv_style use_data_resampling replacement allow_overflow max_buffer_size dataset_id_or_path add_bos
+        model_init_kwargs chat_template_kwargs mixer_list dataset_prompt_column dagger chat_template_name eos_token_id pad_token""",
+    ),
+    **silent("no_cost_effect", "a number of the loss", "lora_bias reduce_loss loss_reduction loss_reduction_all_gather final_lr_ratio"),
+    **silent("no_cost_effect", "which kernel computes attention: a fused one either way", "flash_attn use_flash_attn use_flash_attn_2"),
+    **silent(
+        "not_modelled",
+        "towers for images and sound are another workload: an encoder before the decoder, whose text part is timed",
+        """vision_tower vision_path mlp_path llm_path force_image_size down_sample_ratio drop_path_rate freeze_mlp freeze_backbone unfreeze_vit_layers
+        use_backbone_lora vision_select_layer dynamic_image_size min_dynamic_patch max_dynamic_patch use_thumbnail ps_version pad2square
+        normalize_type min_num_frame max_num_frame num_images_expected version image_folder image_aspect_ratio image_grid_pinpoints is_multimodal
+        mm_projector_type mm_projector_lr mm_vision_select_layer mm_vision_select_feature mm_use_im_start_end mm_use_im_patch_token
+        mm_patch_merge_type tune_mm_mlp_adapter freeze_mm_mlp_adapter pretrain_mm_mlp_adapter tune_vit_pos_embedding group_by_modality_length""",
+    ),
+    **silent("not_modelled", "rows are packed to max_packed_tokens: --var seq_length=N and packed_document_length=N say so", "use_packed_ds"),
+    **silent("no_cost_effect", "read with use_packed_ds", "max_packed_tokens"),
+    **silent("not_modelled", "rows of the vocabulary alone are trained beside what is", "unfreeze_lm_head"),
+    **silent("not_modelled", "states in 8 bits: 2 bytes a parameter in place of 8", "use_8bit_optimizer dpo_use_paged_optimizer"),
+    **silent("no_cost_effect", LENGTH, "num_epochs"),
+    **silent(
+        "not_modelled",
+        OTHER_MODELS,
+        """beta loss_type sigmoid_loss_weight sft_loss_weight bco_loss_weight label_smoothing gamma_beta_ratio rpo_alpha sync_ref_model
+        precompute_ref_log_probs max_prompt_length teacher_model_name_or_path""",
+    ),
+    **silent(
+        "not_modelled",
+        "generation between steps is another workload",
+        """reward_funcs reward_weights num_generations generation_batch_size steps_per_generation max_completion_length use_vllm vllm_mode
+        vllm_device mask_truncated_completions vllm_gpu_memory_utilization vllm_server_host temperature top_p top_k cosine_max_len
+        scale_rewards epsilon epsilon_high num_iterations""",
+    ),
+    **silent("no_cost_effect", LOGS, "log_completions num_completions_to_print benchmarks callbacks hub_model_revision"),
+    **silent("no_cost_effect", "a fused update, as here by default", "fused_optimizer"),
+    **silent("not_modelled", "base weights in another few bits: 1/4 to 1 byte a parameter; 2 bytes here", "bits", (16, "16")),
+    **silent("no_cost_effect", "read with bits", "double_quant quant_type"),
+    **silent("no_cost_effect", "a term of the loss of experts", "load_balancing_loss load_balancing_weight"),
+    **silent("no_cost_effect", "gradients go into their sums at every micro-batch either way", "sync_each_batch"),
     **silent("no_cost_effect", "read with use_peft alone", "lora_r lora_dropout lora_target_modules lora_modules_to_save use_dora"),
     **silent("no_cost_effect", "a number of adapters' beginnings, or the task that their configuration names", "lora_alpha lora_task_type"),
     **silent("no_cost_effect", "which shards are gathered of weights in few bits", "bnb_4bit_quant_storage"),

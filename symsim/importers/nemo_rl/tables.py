@@ -6,8 +6,7 @@ Names and defaults: NeMo-RL examples/configs (grpo_math_1B.yaml, sft.yaml, dpo.y
 from __future__ import annotations
 
 from symsim.importers.keys import Silent, silent
-from symsim.importers.llama_factory import OTHER_MODELS
-from symsim.importers.trainer import DATA, DEVICE, EVALUATION, LENGTH, LOGS, PATHS, RATES, SAVING
+from symsim.importers.trainer import DATA, DEVICE, EVALUATION, LENGTH, LOGS, OTHER_MODELS, PATHS, RATES, SAVING
 from symsim.importers.verl.tables import COLOCATED, ROLLOUT
 
 POLICY = "policy"

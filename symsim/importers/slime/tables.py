@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from symsim.importers.keys import Silent, silent
-from symsim.importers.llama_factory import OTHER_MODELS
-from symsim.importers.trainer import DATA, EVALUATION, LENGTH, LOGS, PATHS, SAVING
+from symsim.importers.trainer import DATA, EVALUATION, LENGTH, LOGS, OTHER_MODELS, PATHS, SAVING
 from symsim.importers.verl.tables import COLOCATED, ROLLOUT
 
 _NUMBERS = "numbers of the loss and of rewards"

@@ -17,12 +17,12 @@ from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
-from symsim.importers.llama_factory import OTHER_MODELS
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import NODE, known_variables, variable, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections, referred, under
 from symsim.importers.torchtune.tables import SECTIONS, SILENT, model_named, of_checkpoints
+from symsim.importers.trainer import OTHER_MODELS
 from symsim.inputs.models import load_model
 from symsim.inputs.optimizers import OPTIMIZERS as STATES
 from symsim.inputs.reading import read_yaml

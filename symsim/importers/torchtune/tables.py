@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 
 from symsim.importers.keys import Silent, silent
-from symsim.importers.llama_factory import OTHER_MODELS
-from symsim.importers.trainer import DATA, DEVICE, EVALUATION, LENGTH, LENGTHS, LOADING, LOGS, PATHS, RATES, RNG, SAVING
+from symsim.importers.trainer import DATA, DEVICE, EVALUATION, LENGTH, LENGTHS, LOADING, LOGS, OTHER_MODELS, PATHS, RATES, RNG, SAVING
 from symsim.inputs.hub import shipped_model
 from symsim.inputs.shipped import list_models
 

@@ -7,8 +7,7 @@ sft_trainer.yaml; verl/workers/config.
 from __future__ import annotations
 
 from symsim.importers.keys import Silent, silent
-from symsim.importers.llama_factory import OTHER_MODELS
-from symsim.importers.trainer import DATA, EVALUATION, LENGTH, LOADING, LOGS, PATHS, RATES, RNG, SAVING
+from symsim.importers.trainer import DATA, EVALUATION, LENGTH, LOADING, LOGS, OTHER_MODELS, PATHS, RATES, RNG, SAVING
 
 ACTOR = "actor_rollout_ref.actor"
 MODEL = "actor_rollout_ref.model"
