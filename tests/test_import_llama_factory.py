@@ -142,7 +142,7 @@ def test_every_name_has_a_row(tmp_path: Path, key: str) -> None:
     [
         ({"cutof_len": 4096}, "has no key 'cutof_len': did you mean 'cutoff_len'"),
         ({"finetuning_type": "ful"}, "one of full, lora, oft, freeze .did you mean 'full'"),
-        ({"tensor_model_parallel_size": 4}, "symsim import megatron"),
+        ({"tensor_model_parallel_size": 3}, "tp=3 does not divide num_attention_heads=32"),
     ],
 )
 def test_what_cannot_be(tmp_path: Path, data: dict[str, Any], said: str) -> None:
@@ -219,3 +219,20 @@ def test_sequences_of_a_step_say_how_many_ranks_run(tmp_path: Path) -> None:
     assert strategy(job(tmp_path, data, variables={"world": "8"}))["dp"] == 8
     with pytest.raises(InputError, match="global_batch_size is 97; it should be a multiple of"):
         job(tmp_path, {**data, "global_batch_size": 97})
+
+
+def test_its_trainer_of_megatron_core(tmp_path: Path) -> None:
+    """Degrees ask for it (USE_MCA=1): Megatron-Core's kernels and defaults, and no checkpoints unless they are asked for."""
+    degrees = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 2, "sequence_parallel": True, "use_distributed_optimizer": True}
+    made = job(tmp_path, {**degrees, "gradient_accumulation_steps": 8, "per_device_train_batch_size": 1}, variables={"world": "16"})
+    found = strategy(made)
+    assert (found["tp"], found["pp"], found["dp"], found["sp"], found["zero"], found["num_microbatches"]) == (2, 2, 4, True, 1, 8)
+    assert not {"fusion", "recompute"} & found.keys() and not found["grad_reduce_in_fp32"]
+    told = rows(made)
+    assert all(told[key].fate == "mapped" for key in degrees) and told["accumulate_allreduce_grads_in_fp32"].fate == "derived"
+    host = {"optimizer_cpu_offload": True, "optimizer_offload_fraction": 0.5}
+    experts = {"model_name_or_path": "Qwen/Qwen3-30B-A3B", "expert_model_parallel_size": 4, "moe_token_dispatcher_type": "alltoall"}
+    found = strategy(job(tmp_path, {**experts, "recompute_granularity": "full", "use_distributed_optimizer": True, **host}))
+    assert (found["ep"], found["etp"], found["recompute"], found["moe_token_dispatcher_type"]) == (4, 1, "full", "alltoall")
+    assert found["optimizer_offload_fraction"] == 0.5 and found["use_precision_aware_optimizer"]
+    assert rows(job(tmp_path, {"recompute_granularity": "full"}))["recompute_granularity"].fate == "no_cost_effect"

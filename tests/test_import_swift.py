@@ -665,3 +665,12 @@ def test_adapters_of_replicas_are_fp32_unless_told(words: str, cast: bool) -> No
     assert dict(found.strategy or {}).get("autocast", False) is cast
     if "lora_dtype" in words:
         assert rows(found)["lora_dtype"].fate == ("mapped" if cast else "no_cost_effect")
+
+
+def test_states_on_the_host_need_no_switch_beside_them() -> None:
+    """Megatron-LM's command line asks for --use_precision_aware_optimizer; ms-swift and Megatron-Core's optimizer do not."""
+    command = "megatron sft --model Qwen/Qwen3-8B --micro_batch_size 1 --global_batch_size 16 --optimizer_cpu_offload true"
+    found = job(command)
+    assert found.placed().optimizer_cpu_offload and found.placed().use_precision_aware_optimizer
+    assert rows(found)["use_precision_aware_optimizer"].fate == "not_modelled"
+    assert rows(job(f"{command} --use_precision_aware_optimizer true"))["use_precision_aware_optimizer"].fate == "mapped"

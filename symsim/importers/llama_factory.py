@@ -6,7 +6,7 @@ model/model_utils/checkpointing.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,10 @@ from symsim.importers.compiled import compiled
 from symsim.importers.documents import SAID, balanced, documents_said, packed_rows, padded_rows
 from symsim.importers.fsdp import narrow_gathers
 from symsim.importers.job import Job
-from symsim.importers.keys import Keys, Silent, silent
+from symsim.importers.keys import Entry, Keys, Silent, silent
 from symsim.importers.launched import is_script, read_script
+from symsim.importers.llama_factory_megatron import HANDED, of_megatron
+from symsim.importers.llama_factory_megatron import asked as of_megatron_core
 from symsim.importers.llama_factory_v1 import is_v1, read_v1
 from symsim.importers.losses import liger_kernels
 from symsim.importers.optimizers import OPTIMIZERS
@@ -62,7 +64,7 @@ _GENERATION = "read where the model generates, not in training"
 _VISION = "towers for images and sound are another workload; the text part is timed"
 _UNSLOTH = "hand-written kernels and a loss in chunks: less by up to 12 bytes a logit, and by tens of per cent of a step's time"
 _OTHER_ATTENTION = "attention over groups of tokens, or layers that skip tokens: less by the share that is skipped"
-_MEGATRON = "a trainer of Megatron-Core, whose arguments are those of Megatron-LM; give them to 'symsim import megatron'"
+_MEGATRON = "read by its trainer of Megatron-Core alone, which degrees such as tensor_model_parallel_size ask for"
 _ROUTER = "an auxiliary loss over router logits: below 1 % of a step"
 
 
@@ -144,16 +146,9 @@ _TABLE: dict[str, Silent] = {
     **silent("not_modelled", _UNSLOTH, "use_unsloth"),
     **silent("not_modelled", _OTHER_ATTENTION, "shift_attn mixture_of_depths"),
     **silent("not_modelled", _ROUTER, "moe_aux_loss_coef"),
-    **silent("not_modelled", _MEGATRON, "use_mca use_megatron_bridge megatron_bridge_args"),
-    **silent(
-        "refused",
-        _MEGATRON,
-        """tensor_model_parallel_size pipeline_model_parallel_size virtual_pipeline_model_parallel_size expert_model_parallel_size
-        expert_tensor_parallel_size context_parallel_size sequence_parallel recompute_granularity recompute_method recompute_num_layers
-        overlap_param_gather overlap_grad_reduce use_distributed_optimizer bias_activation_fusion moe_grouped_gemm moe_token_dispatcher_type
-        apply_rope_fusion swap_optimizer overlap_p2p_comm attention_backend""",
-        (1,),
-    ),
+    **silent("not_modelled", "Megatron-Bridge's model in place of mcore_adapter's", "use_megatron_bridge megatron_bridge_args"),
+    **silent("no_cost_effect", "its trainer of Megatron-Core, where degrees ask for it", "use_mca swap_optimizer additional_configs"),
+    **silent("no_cost_effect", _MEGATRON, " ".join(HANDED)),
     **silent("no_cost_effect", "not read: disable_gradient_checkpointing decides", "gradient_checkpointing_kwargs.use_reentrant"),
     **silent("not_modelled", "experts on the host's processor: another system", "use_kt kt_use_lora_experts"),
     **silent(
@@ -222,24 +217,32 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     degrees(keys, strategy)
     _length(keys, strategy, options)
     balanced(keys, assumptions, "group_by_length")
+    deterministic(keys, assumptions, "full_determinism")
+    if of_megatron_core(keys):
+        rows = of_megatron(keys, strategy, assumptions, architecture, options)
+        return _job(keys, rows, architecture, strategy, assumptions)
     _update(keys, strategy, assumptions)
     _checkpoints(keys, strategy, assumptions, architecture)
     _kernels(keys, strategy, assumptions)
     compiled(keys, strategy, *COMPILER)
     liger_kernels(keys, "enable_liger_kernel", strategy, architecture)
-    deterministic(keys, assumptions, "full_determinism")
     told = with_deepspeed(document, inputs[1] if len(inputs) == 2 else None, keys, strategy, assumptions, architecture, options, overlap=False)
     if told is None:
         spread(keys, options, strategy)
         replicas(keys, strategy, assumptions)
         _pure(keys, strategy)
     _stored(keys, strategy)
-    _workload(keys, strategy)
     narrow_gathers(keys, strategy, "fp8_enable_fsdp_float8_all_gather")
+    return _job(keys, told or [], architecture, strategy, assumptions)
+
+
+def _job(keys: Keys, told: Sequence[Entry], architecture: Architecture | None, strategy: dict[str, Any], assumptions: Mapping[str, str]) -> Job:
+    """What is read, once what is trained of which model is said."""
+    _workload(keys, strategy)
     settle(keys, strategy, architecture, "LLaMA-Factory")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     notes = () if architecture is not None else ("no model is known by that name; --of MODEL says which",)
-    return Job("llama-factory", (*rows, *(told or ())), architecture, strategy, None, assumptions, notes)
+    return Job("llama-factory", (*rows, *told), architecture, strategy, None, assumptions, notes)
 
 
 def _by_their_sequences(keys: Keys, strategy: dict[str, Any], options: "Options") -> "Options":

@@ -36,6 +36,18 @@ def settle(keys: Keys, strategy: Strategy, architecture: Architecture | None, wh
             keys.note(key, "no_cost_effect" if value is None else "derived", option, f"{why} in {who}")
 
 
+def states_on_host(keys: Keys, strategy: Strategy) -> None:
+    """Megatron-Core's states on the host without the optimizer that knows several types, which Megatron-LM's command line alone refuses
+    (training/arguments.py validate_args; core/optimizer/__init__.py _get_megatron_optimizer_based_on_param_groups does not ask)."""
+    if not strategy.get("optimizer_cpu_offload") or strategy.get("use_precision_aware_optimizer") or strategy.get("fusion", "te") != "te":
+        return
+    strategy["use_precision_aware_optimizer"] = True
+    keys.rows["use_precision_aware_optimizer"] = Entry(
+        "use_precision_aware_optimizer", "(default)", "not_modelled", "use_precision_aware_optimizer", _MAIN_STAY
+    )
+
+
+_MAIN_STAY = "timed as with it; without it fp32 main parameters stay on the device beside their copies: 4 bytes a parameter of a shard more"
 Changed = tuple[str, Any, str] | None
 
 

@@ -34,7 +34,7 @@ from symsim.importers.megatron.gaps import GAPS
 from symsim.importers.megatron.silent import SILENT
 from symsim.importers.preferences import preferred
 from symsim.importers.ranks import variable
-from symsim.importers.rules import settle
+from symsim.importers.rules import settle, states_on_host
 from symsim.importers.swift.command import Run, read_run
 from symsim.importers.swift.megatron import of_megatron
 from symsim.importers.swift.model import find_model, shaped
@@ -98,6 +98,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         # megatron/utils/megatron_lm_utils.py wrap_model: Float16Module casts all parameters, those of adapters too, behind what lora_dtype did
         keys.note("lora_dtype", "no_cost_effect", why="all parameters are cast to the type of products as the model is wrapped, adapters too")
     _headed(reading, run)
+    states_on_host(keys, reading.strategy)
     settle(keys, reading.strategy, reading.architecture, "ms-swift")
     _workload(keys, run, adapters, reading.strategy)
     told = (replace(row, key=written[row.key][0], value=written[row.key][1]) if row.key in written else row for row in keys.finish())

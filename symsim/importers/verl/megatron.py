@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from symsim.importers.keys import Entry, Given, Keys
 from symsim.importers.megatron.handed import handed
 from symsim.importers.megatron.source import Source, put_field
+from symsim.importers.rules import states_on_host
 from symsim.importers.verl.tables import ACTOR
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def of_megatron(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str
     source.given["optimizer"] = Given(optimizer.removesuffix("w"), "verl's defaults")
     source.given["bf16"] = Given(str(keys.text(f"{_OWN}.dtype", "bfloat16", to="precision")) in ("bfloat16", "bf16"), "verl's defaults")
     rows = handed(keys, source, strategy, assumptions, architecture)
+    states_on_host(keys, strategy)
     each = int(strategy.get("tp", 1)) * int(strategy.get("cp", 1)) * int(strategy.get("pp", 1))
     if world % each:
         raise keys.wrong(
