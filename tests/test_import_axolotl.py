@@ -193,3 +193,17 @@ def test_embeddings_are_resized_to_a_multiple_of_32(tmp_path: Path, size: int, p
     assert made.architecture is not None and made.architecture.vocab_size == padded
     assert {row.key: row.fate for row in made.rows}["resize_token_embeddings_to_32x"] == fate
     assert list((made.strategy or {})["fused_kernels"]) == ["norm"]
+
+
+def test_experts_that_are_unpacked_as_they_are_loaded(tmp_path: Path) -> None:
+    """Mxfp4Config with dequantize: a moment on the device where it holds all parameters, none that lasts where they are cut before the first step."""
+    data = {"base_model": "openai/gpt-oss-20b", "model_quantization_config": "Mxfp4Config", "model_quantization_config_kwargs": {"dequantize": True}}
+    made = job(tmp_path, {**data, "adapter": "lora"})
+    assert made.assumptions["checkpoint_unpacking"] == "mxfp4"
+    assert {row.key: row.fate for row in made.rows}["model_quantization_config"] == "mapped"
+    for other in ({"fsdp_version": 2, "fsdp_config": {"reshard_after_forward": True}}, {"model_quantization_config": "FineGrainedFP8Config"}):
+        made = job(tmp_path, {**data, **other})
+        assert "checkpoint_unpacking" not in made.assumptions
+        assert {row.key: row.fate for row in made.rows}["model_quantization_config"] == "no_cost_effect"
+    made = job(tmp_path, {**data, "model_quantization_config_kwargs": {"dequantize": False}})
+    assert {row.key: row.fate for row in made.rows}["model_quantization_config"] == "not_modelled"

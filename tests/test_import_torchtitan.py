@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import symsim
 from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.reading import load_job
@@ -287,3 +288,21 @@ def test_models_of_other_kinds_and_of_earlier_versions(tmp_path: Path) -> None:
         path.write_text(f'[model]\nname = "llama2"\nflavor = "{flavor}"\n[training]\nseq_len = 512\n')
         architecture = load_job("torchtitan", str(path)).architecture
         assert architecture is not None and architecture.name == model
+
+
+_LLAMA = 2 * 2048 * 256 + 256 + 6 * (4 * 256 * 256 + 3 * 256 * 768 + 2 * 256)
+_QWEN = 2048 * 256 + 256 + 8 * (2 * 256 * 2048 + 2 * 256 * 1024 + 3 * 256 * 3072 + 2 * 256 + 2 * 128)
+_LATENT = 256 * 16 * 192 + 256 * 576 + 512 + 512 * 16 * 256 + 16 * 128 * 256 + 2 * 256
+_DEEPSEEK = 2 * 2048 * 256 + 256 + 6 * _LATENT + 3 * 256 * 1024 + 5 * (10 * 3 * 256 * 256 + 256 * 8)
+
+
+@pytest.mark.parametrize(("name", "total"), [("llama3", _LLAMA), ("qwen3", _QWEN), ("deepseek_v3", _DEEPSEEK)])
+def test_debug_models_have_their_sizes(tmp_path: Path, name: str, total: int) -> None:
+    """Of their definitions (torchtitan/models/*/__init__.py _debugmodel): embedding and head of 2048 rows, unless tied, and the layers."""
+    path = tmp_path / "debug.toml"
+    path.write_text(f'[model]\nname = "{name}"\nflavor = "debugmodel"\n[training]\nlocal_batch_size = 8\nseq_len = 2048\n')
+    made = load_job("torchtitan", str(path))
+    assert made.architecture is not None and symsim.derive(made.architecture).value("params.total") == total
+    assert {row.key: row.fate for row in made.rows}["model.flavor"] == "mapped"
+    path.write_text(path.read_text().replace("debugmodel", "debugmodel_moe"))
+    assert load_job("torchtitan", str(path)).architecture is None

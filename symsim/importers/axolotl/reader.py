@@ -75,6 +75,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         spread(keys, options, strategy, found, "dp_shard_size and dp_replicate_size")
         _replicas(keys, strategy, assumptions, pure)
     _stored(keys, strategy)
+    _unpacked(keys, strategy, assumptions)
     _headed(keys, strategy)
     _workload(keys, strategy)
     narrow_gathers(keys, strategy, "fp8_enable_fsdp_float8_all_gather")
@@ -90,6 +91,20 @@ def _workload(keys: Keys, strategy: dict[str, Any]) -> None:
     kind = keys.choice("rl", {name: name for name in (*_ROLLS, *_PAIRS)}, None)
     if kind is not None and not preferred(keys, "rl", kind, strategy):
         keys.note("rl", "not_modelled", why=_ROLLS.get(kind) or _PAIRS[kind])
+
+
+def _unpacked(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    """Weights that come in few bits and are trained in 16 (loaders/model.py _set_quantization_config)."""
+    key, section = "model_quantization_config", keys.given.get("model_quantization_config_kwargs")
+    told = section.value if section is not None and isinstance(section.value, dict) else {}
+    if not keys.has(key) or told.get("dequantize") is not True:
+        return
+    if str(keys.given[key].value) != "Mxfp4Config" or strategy.get("zero", 0):
+        keys.note(key, "no_cost_effect", why="unpacked as they are loaded, before the first step")
+        return
+    assumptions["checkpoint_unpacking"] = "mxfp4"
+    keys.note(key, to="assume.checkpoint_unpacking", why="experts are unpacked on the device as they are loaded, a moment of memory")
+    keys.note("model_quantization_config_kwargs", to="assume.checkpoint_unpacking")
 
 
 _FUNCTIONS = ("qkv", "o", "mlp")

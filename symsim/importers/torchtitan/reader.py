@@ -22,6 +22,7 @@ from symsim.importers.ranks import NODE, known_variables, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections, under
 from symsim.importers.torchtitan import newer
+from symsim.importers.torchtitan.debug import DEBUG, debug_model
 from symsim.importers.torchtitan.older import of_today, with_names
 from symsim.importers.torchtitan.primus import TABLE as PRIMUS
 from symsim.importers.torchtitan.primus import read_primus
@@ -118,7 +119,8 @@ def _without_defaults(strategy: dict[str, Any]) -> dict[str, Any]:
 
 def _model(keys: Keys, options: "Options") -> "Architecture | None":
     name = str(keys.text("model.name", "llama3")).casefold().rpartition(".")[2]
-    flavor = str(keys.text("model.flavor", "debugmodel")).casefold().partition("_")[0]
+    written = str(keys.text("model.flavor", "debugmodel")).casefold()
+    flavor = written.partition("_")[0]
     assets = keys.text("model.hf_assets_path")
     if options.model is not None:
         architecture = load_model(options.model).architecture
@@ -132,6 +134,11 @@ def _model(keys: Keys, options: "Options") -> "Architecture | None":
         keys.note("model.flavor", to=f"model {shipped}")
         keys.note("model.hf_assets_path", "no_cost_effect", why="weights and tokenizer")
         return load_model(shipped).architecture
+    small = debug_model(name.removesuffix("_ft")) if written in DEBUG else None
+    if small is not None:
+        keys.note("model.flavor", to=f"model {small.name}")
+        keys.note("model.hf_assets_path", "no_cost_effect", why="weights and tokenizer")
+        return small
     if name == "flux":
         raise InputError(f"{keys.place('model.name')}: model.name is {name}, which makes images; decoders of text are read, --of MODEL gives another")
     why = "no model that comes with symsim has this name and flavor; --of MODEL names one"
