@@ -186,3 +186,14 @@ def test_keys_of_newer_recipes(tmp_path: Path) -> None:
     for key, value in (("kda_mode", "fused_recurrent"), ("canvas_length", 256), ("extract_submodel", "language_model")):
         made = job(tmp_path, model={**BASE["model"], key: value})
         assert {row.key: row.fate for row in made.rows}[f"model.{key}"] == "not_modelled"
+
+
+def test_more_parts_of_sequences_than_a_delta_rule_has_heads(tmp_path: Path) -> None:
+    """examples/vlm_finetune/qwen3_5_moe/qwen3_5_122b_128k_ep8cp32.yaml has 16 key heads on 32 ranks."""
+    model = {"pretrained_model_name_or_path": "Qwen/Qwen3.5-122B-A10B"}
+    found = {}
+    for cp in (16, 32):
+        distributed = {"strategy": "fsdp2", "ep_size": 8, "cp_size": cp}
+        made = job(tmp_path, {"world": "64"}, model=model, distributed=distributed, dataset={"seq_len": 131072})
+        found[cp] = (made.placed().cp, made.placed().dp, made.placed().seq_length, {row.key: row.fate for row in made.rows}["distributed.cp_size"])
+    assert found == {16: (16, 4, 131072, "mapped"), 32: (1, 64, 4096, "not_modelled")}

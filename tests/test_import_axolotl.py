@@ -207,3 +207,15 @@ def test_experts_that_are_unpacked_as_they_are_loaded(tmp_path: Path) -> None:
         assert {row.key: row.fate for row in made.rows}["model_quantization_config"] == "no_cost_effect"
     made = job(tmp_path, {**data, "model_quantization_config_kwargs": {"dequantize": False}})
     assert {row.key: row.fate for row in made.rows}["model_quantization_config"] == "not_modelled"
+
+
+def test_parts_of_sequences_between_which_a_state_goes(tmp_path: Path) -> None:
+    """examples/nemotron-h/nano-30b-a3b-qlora-cp.yaml: as many tokens a step on as many ranks, in rows of a part each."""
+    data = {"base_model": "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "fsdp_version": 2, "fsdp_config": {"reshard_after_forward": True}}
+    whole = job(tmp_path, data, variables={"world": "8"}).placed()
+    made = job(tmp_path, {**data, "context_parallel_size": 2}, variables={"world": "8"})
+    parts = made.placed()
+    assert (whole.cp, whole.dp, whole.seq_length) == (1, 8, 4096) and (parts.cp, parts.dp, parts.seq_length) == (1, 8, 2048)
+    (told,) = [row for row in made.rows if row.key == "context_parallel_size"]
+    assert told.fate == "not_modelled" and "1 of 2 are missing" in told.why
+    assert job(tmp_path, {"context_parallel_size": 2, **{key: data[key] for key in ("fsdp_version", "fsdp_config")}}).placed().cp == 2

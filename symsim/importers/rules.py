@@ -186,6 +186,27 @@ def split_sequence(keys: Keys, strategy: Strategy, architecture: Architecture | 
     keys.rows["sp"] = Entry("sp", "(default)", "derived", "sp", why)
 
 
+def parts_apart(keys: Keys, strategy: Strategy, architecture: Architecture | None, key: str) -> None:
+    """Context parallelism that hands the state of a mixer from rank to rank (axolotl monkeypatch/models/mamba_utils.py, Automodel
+    models/qwen3_5_moe/cp_linear_attn.py), where symsim exchanges heads for whole sequences and cannot: parts of sequences are rows of their own."""
+    cp, length = int(strategy.get("cp", 1)), strategy.get("seq_length")
+    if architecture is None or cp == 1 or not isinstance(length, int) or length % cp:
+        return
+    mixers = {kind.mixer for kind in map(architecture.layer_kinds.__getitem__, architecture.kind_names())}
+    spec, tp = architecture.linear_attention, int(strategy.get("tp", 1))
+    scan = "mamba" in mixers and strategy.get("fusion") != "te"
+    if not scan and (spec is None or "linear_attention" not in mixers or spec.linear_num_key_heads // tp % cp == 0):
+        return
+    replicas = int(strategy.get("dp", 1)) * cp
+    for option in ("cp", "cp_comm_type"):
+        strategy.pop(option, None)
+    strategy |= {"dp": replicas, "seq_length": length // cp}
+    if strategy.get("packed_document_length"):
+        strategy["packed_document_length"] = min(strategy["packed_document_length"], length // cp)
+    why = f"the state of a mixer goes from rank to rank: parts of {length // cp} tokens are timed as rows of their own, without attention's "
+    keys.note(key, "not_modelled", "seq_length, dp", f"{why}scores over other parts (of these {cp - 1} of {cp} are missing) and its messages")
+
+
 def uneven_stages(layers: int, pp: int, *, ends: bool = False) -> str | None:
     """The layout of DeepSpeed's pipelines where stages do not divide the layers: one more in the first ones (runtime/utils.py
     partition_balanced); None where they divide, or are too few. ends: the embedding and the head count as layers."""

@@ -21,7 +21,7 @@ from symsim.importers.keys import Entry, Keys
 from symsim.importers.losses import liger_modules
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import NODE, known_variables, variable, world_size
-from symsim.importers.rules import settle, split_sequence
+from symsim.importers.rules import parts_apart, settle, split_sequence
 from symsim.importers.sections import of_sections, referred, under
 from symsim.importers.torchtitan.reader import SCHEDULES
 from symsim.importers.trainer import OTHER_MODELS
@@ -83,6 +83,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _quantised(keys, strategy)
     _stored(keys, strategy)
     narrow_gathers(keys, strategy, "fp8.enable_fsdp_float8_all_gather")
+    parts_apart(keys, strategy, architecture, "distributed.cp_size")
     split_sequence(keys, strategy, architecture, "Automodel")
     settle(keys, strategy, architecture, "Automodel")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]

@@ -21,7 +21,7 @@ from symsim.importers.losses import liger_loss
 from symsim.importers.preferences import preferred
 from symsim.importers.presets import with_deepspeed
 from symsim.importers.ranks import known_variables, spread
-from symsim.importers.rules import padded_vocabulary, settle
+from symsim.importers.rules import padded_vocabulary, parts_apart, settle
 from symsim.importers.sections import of_sections
 from symsim.importers.trainer import OTHER_MODELS, autocast, buckets, checkpoints_on_host, update
 from symsim.importers.weights import model_of
@@ -80,6 +80,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _workload(keys, strategy)
     narrow_gathers(keys, strategy, "fp8_enable_fsdp_float8_all_gather")
     _functions(keys, strategy)
+    parts_apart(keys, strategy, architecture, next((key for key in _PARTS if key in keys.given), _PARTS[0]))
     settle(keys, strategy, architecture, "axolotl")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     notes = () if architecture is not None else ("no model is known by that name; --of MODEL says which",)
@@ -107,6 +108,7 @@ def _unpacked(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str])
     keys.note("model_quantization_config_kwargs", to="assume.checkpoint_unpacking")
 
 
+_PARTS = ("context_parallel_size", "sequence_parallel_degree")
 _FUNCTIONS = ("qkv", "o", "mlp")
 
 
@@ -313,8 +315,8 @@ def _rows(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
 def _degrees(keys: Keys, strategy: dict[str, Any]) -> int | None:
     """tp, cp, ep and HSDP's two degrees; the number of ranks that they make, where they say."""
     tp = keys.integer("tensor_parallel_size", 1, to="tp")
-    cp = keys.integer("context_parallel_size", 1, to="cp")
-    cp = max(cp, keys.integer("sequence_parallel_degree", 1, to="cp", why="the older name"))
+    cp = keys.integer(_PARTS[0], 1, to="cp")
+    cp = max(cp, keys.integer(_PARTS[1], 1, to="cp", why="the older name"))
     ring = keys.choice("ring_attn_func", {"varlen_llama3": "all_gather", "batch_ring": "p2p"}, None, to="cp_comm_type")
     ep = keys.integer("expert_parallel_size", 1, to="ep", least=1)
     if tp > 1:
