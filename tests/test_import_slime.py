@@ -118,3 +118,12 @@ def test_adapters_of_miles() -> None:
     told = {row.key: row.fate for row in made.rows}
     assert told["--lora-rank"] == told["--target-modules"] == "mapped" and told["--lora-alpha"] == "no_cost_effect"
     assert job("--lora-rank", "0", "--target-modules", "all-linear").placed().tuner_type == "full"
+
+
+def test_the_trainer_of_transformers_modules() -> None:
+    """miles' and slime's earlier one: checkpoints of layers are Megatron-LM's, the rest is said."""
+    found = job("--train-backend", "fsdp", "--gradient-checkpointing", "--attn-implementation", "flash_attention_3")
+    told = {row.key: row.fate for row in found.rows}
+    assert found.placed().recompute == "full" and told["--gradient-checkpointing"] == "mapped"
+    assert told["--train-backend"] == "not_modelled" and told["--attn-implementation"] == "no_cost_effect"
+    assert {row.key: row.fate for row in job("--train-backend", "megatron").rows}["--train-backend"] == "no_cost_effect"

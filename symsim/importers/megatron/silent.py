@@ -104,6 +104,7 @@ SILENT: dict[str, Silent] = {
         decoder_seq_length eod_mask_loss fim_data fim_eod_token fim_fragment_rate fim_middle_token fim_no_prefix fim_pad_token fim_prefix_token
         fim_rate fim_split_sample fim_spm_rate fim_suffix_token mask_prob mid_level_dataset_surplus mock_data
         no_create_attention_mask_in_dataloader no_mmap_bin_files num_dataset_builder_threads num_workers object_storage_cache_path
+        path_to_cache
         per_dataset_sequences_path per_split_data_args_path phase_transition_iterations reset_position_ids sample_rate short_seq_prob split
         test_data_path train_data_path valid_data_path
         """,

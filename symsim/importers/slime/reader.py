@@ -29,11 +29,14 @@ if TYPE_CHECKING:
 READ = frozenset(
     """actor_num_nodes actor_num_gpus_per_node num_steps_per_rollout rollout_batch_size n_samples_per_prompt use_dynamic_batch_size
     max_tokens_per_gpu log_probs_max_tokens_per_gpu rollout_max_prompt_len rollout_max_response_len rollout_max_context_len balance_data
-    balance_by_flops allgather_cp enable_mtp_training""".split()
+    balance_by_flops allgather_cp enable_mtp_training gradient_checkpointing""".split()
 )
 _DEFAULTS = "slime's defaults"
 # put in Megatron-LM's place of them; a script's own have dashes
-_SET = frozenset("micro_batch_size global_batch_size seq_length use_distributed_optimizer bf16".split())
+_SET = frozenset(
+    """micro_batch_size global_batch_size seq_length use_distributed_optimizer bf16 recompute_granularity recompute_method
+    recompute_num_layers""".split()
+)
 _FULL = "rows are as long as prompts and responses may be; --var packed_document_length=N gives their mean"
 _BOUND = f"micro-batches of at most max_tokens_per_gpu tokens a rank; {_FULL}"
 # of the files in slime's scripts/models whose models have experts
@@ -73,6 +76,10 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     rows = _lengths(keys, source)
     _megatron(keys, source)
     _adapted(source)
+    if keys.flag("gradient_checkpointing", False, to="recompute"):
+        put_field(source, "recompute_granularity", "recompute_granularity", "full", _DEFAULTS)
+        put_field(source, "recompute_method", "recompute_method", "uniform", _DEFAULTS)
+        put_field(source, "recompute_num_layers", "recompute_num_layers", 1, _DEFAULTS)
     source.run += [replace(row, key=f"--{row.key.replace('_', '-')}") for row in keys.finish() if row.value != "(default)"]
     source.given = {name: one for name, one in source.given.items() if name not in READ}
     job = of_source("slime", source, options, where, {**TABLE, **of_beginnings(source.given), **OWN})

@@ -18,6 +18,7 @@ _WEIGHTS = "weights that go to the engines between the steps"
 _FROZEN = "frozen parameters lose gradients, states and messages; all are trained here"
 _PASS = "one more pass over the logits or two: below 1 % of a step"
 _MODULES = "modules of a specification in Python, which is not read; --of MODEL gives the model"
+_SHARDED = "FSDP of transformers' modules in place of Megatron-Core's: parameters and gradients sharded too (zero=3), modules op by op (fusion=eager)"
 _CHECKS = "checks of continuous integration"
 
 OWN: dict[str, Silent] = {
@@ -35,7 +36,10 @@ OWN: dict[str, Silent] = {
     **silent("no_cost_effect", SAVING, "save_hf async_save save load"),
     **silent("not_modelled", OTHER_MODELS, "ref_micro_batch_size"),
     **silent("no_cost_effect", LENGTH, "num_epoch start_rollout_id"),
-    **silent("no_cost_effect", PATHS, "hf_checkpoint model_name ref_load ref_ckpt_step train_env_vars dump_details qwen_gdn_backend train_backend"),
+    **silent("no_cost_effect", PATHS, "hf_checkpoint model_name ref_load ref_ckpt_step train_env_vars dump_details qwen_gdn_backend"),
+    # of earlier versions and of miles (backends/fsdp_utils/arguments.py)
+    **silent("not_modelled", _SHARDED, "train_backend", ("megatron",)),
+    **silent("no_cost_effect", "which kernel computes attention: a fused one either way", "attn_implementation"),
     **silent(
         "no_cost_effect",
         DATA,
