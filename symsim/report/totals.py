@@ -177,8 +177,12 @@ def of_stage(result: Evaluation, ink: Ink, totals: Totals, level: int = 2) -> li
 
 
 def _equations(result: Evaluation, ink: Ink, names: Iterable[str]) -> Equations:
+    """What is nothing comes last, in one."""
     book, number = result.derivation.definitions, result.numbers
-    return Equations(tuple(e for n in names if n in book for e in ink.spelled(n, book[n].expr, number.get(n), book[n].unit)))
+    known = [n for n in names if n in book]
+    nothing = [n for n in known if number.get(n) == 0]
+    made = tuple(e for n in known if n not in nothing for e in ink.spelled(n, book[n].expr, number.get(n), book[n].unit))
+    return Equations((*made, ink.zeros(nothing)) if nothing else made)
 
 
 def _parameters(result: Evaluation, ink: Ink, totals: Totals, short: bool = False) -> Section:
