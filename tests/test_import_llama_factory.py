@@ -236,3 +236,15 @@ def test_its_trainer_of_megatron_core(tmp_path: Path) -> None:
     assert (found["ep"], found["etp"], found["recompute"], found["moe_token_dispatcher_type"]) == (4, 1, "full", "alltoall")
     assert found["optimizer_offload_fraction"] == 0.5 and found["use_precision_aware_optimizer"]
     assert rows(job(tmp_path, {"recompute_granularity": "full"}))["recompute_granularity"].fate == "no_cost_effect"
+
+
+def test_its_trainer_of_megatron_bridge(tmp_path: Path) -> None:
+    """examples/megatron_bridge/llama3_sft.yaml: other defaults, with keys that its first trainer of Megatron-Core has not."""
+    data = {"tensor_model_parallel_size": 2, "mixed_precision": "bf16_mixed", "use_packed_sequences": False, "export_hf_on_finish": False}
+    found = strategy(job(tmp_path, data, variables={"world": "16"}))
+    assert (found["tp"], found["dp"], found["zero"], found["precision"]) == (2, 8, 1, "bf16")
+    assert found["overlap_grad_reduce"] and found["overlap_param_gather"] and found.get("grad_reduce_in_fp32", True)
+    told = rows(job(tmp_path, {**data, "use_packed_sequences": True}))
+    assert told["use_packed_sequences"].fate == "not_modelled" and told["mixed_precision"].fate == "mapped"
+    assert told["use_distributed_optimizer"].fate == "derived"
+    assert strategy(job(tmp_path, {**data, "mixed_precision": "bf16_with_mxfp8_mixed"}))["fp8"] == "mxfp8"

@@ -146,8 +146,12 @@ _TABLE: dict[str, Silent] = {
     **silent("not_modelled", _UNSLOTH, "use_unsloth"),
     **silent("not_modelled", _OTHER_ATTENTION, "shift_attn mixture_of_depths"),
     **silent("not_modelled", _ROUTER, "moe_aux_loss_coef"),
-    **silent("not_modelled", "Megatron-Bridge's model in place of mcore_adapter's", "use_megatron_bridge megatron_bridge_args"),
-    **silent("no_cost_effect", "its trainer of Megatron-Core, where degrees ask for it", "use_mca swap_optimizer additional_configs"),
+    **silent("not_modelled", "Megatron-Bridge's model in place of mcore_adapter's", "megatron_bridge_args extra_config"),
+    **silent(
+        "no_cost_effect", "its trainer of Megatron-Core, where degrees ask for it", "use_mca use_megatron_bridge swap_optimizer additional_configs"
+    ),
+    **silent("no_cost_effect", PATHS, "megatron_pretrained_checkpoint export_hf_on_finish"),
+    **silent("not_modelled", "samples packed into rows: --var packed_document_length=N says their mean length", "use_packed_sequences"),
     **silent("no_cost_effect", _MEGATRON, " ".join(HANDED)),
     **silent("no_cost_effect", "not read: disable_gradient_checkpointing decides", "gradient_checkpointing_kwargs.use_reentrant"),
     **silent("not_modelled", "experts on the host's processor: another system", "use_kt kt_use_lora_experts"),

@@ -1,7 +1,7 @@
-"""LLaMA-Factory's trainer of Megatron-Core (USE_MCA=1): its own arguments of batch and length, Megatron-Core's of all else.
+"""LLaMA-Factory's trainers of Megatron-Core (USE_MCA=1, or Megatron-Bridge's): its own arguments of batch and length, Megatron-Core's of all else.
 
 Names and defaults: ROLL's mcore_adapter (2026-08), training_args.py DistributingParallelArguments and MegatronArguments, trainer/trainer.py;
-LLaMA-Factory ff6d4d12 train/mca.
+LLaMA-Factory ff6d4d12 train/mca, hparams/megatron_bridge_args.py MegatronBridgeArguments, train/megatron_bridge/config_builder.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HANDED = """tensor_model_parallel_size pipeline_model_parallel_size virtual_pipe
     moe_aux_loss_coeff moe_grouped_gemm moe_expert_capacity_factor moe_pad_expert_input_to_capacity moe_token_drop_policy
     moe_shared_expert_overlap moe_router_dtype calculate_per_token_loss transformer_impl cuda_graph_impl cuda_graph_scope fp8_recipe fp8_param
     fp8 accumulate_allreduce_grads_in_fp32 use_distributed_optimizer overlap_grad_reduce overlap_param_gather ddp_average_in_collective
-    ddp_bucket_size optimizer optimizer_cpu_offload optimizer_offload_fraction attention_backend""".split()
+    ddp_bucket_size optimizer optimizer_cpu_offload optimizer_offload_fraction attention_backend masked_softmax_fusion mixed_precision""".split()
 _DEGREES = HANDED[:6]
 _DEFAULTS: dict[str, Any] = {
     "expert_tensor_parallel_size": 1,
@@ -34,8 +34,16 @@ _DEFAULTS: dict[str, Any] = {
     "overlap_p2p_comm": True,
     "accumulate_allreduce_grads_in_fp32": False,
 }
+# which of the two a file is for
+_BRIDGE = ("mixed_precision", "use_packed_sequences", "megatron_pretrained_checkpoint", "export_hf_on_finish", "extra_config")
+_DEFAULTS_OF_BRIDGE: dict[str, Any] = {
+    "use_distributed_optimizer": True,
+    "overlap_grad_reduce": True,
+    "overlap_param_gather": True,
+    "accumulate_allreduce_grads_in_fp32": True,
+}
 _OTHERS = "optim flash_attn disable_gradient_checkpointing enable_liger_kernel use_unsloth_gc upcast_layernorm".split()
-_EARLIER = "mcore_adapter's defaults"
+_EARLIER, _BRIDGES = "mcore_adapter's defaults", "Megatron-Bridge's defaults there"
 
 
 def asked(keys: Keys) -> bool:
@@ -55,9 +63,10 @@ def of_megatron(
             put_field(source, name, name, one.value, one.where)
     # of what waits on the host, which is nothing by default
     share = {"optimizer_offload_fraction": 0.0} if "optimizer_cpu_offload" in given else {}
-    for name, value in {**_DEFAULTS, **share}.items():
+    bridged = any(name in given for name in _BRIDGE)
+    for name, value in {**(_DEFAULTS_OF_BRIDGE if bridged else _DEFAULTS), **share}.items():
         if not any(argument == name for _, _, argument in source.written):
-            put_field(source, name, name, value, _EARLIER)
+            put_field(source, name, name, value, _BRIDGES if bridged else _EARLIER)
     source.given["bf16"] = Given(strategy["precision"] == "bf16", _EARLIER)
     strategy.pop("fusion", None)
     strategy["clip_grad"] = keys.number("max_grad_norm", 1.0, to="clip_grad")
