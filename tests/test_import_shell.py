@@ -10,6 +10,7 @@ from symsim.errors import InputError
 from symsim.importers.shell.calls import called
 from symsim.importers.shell.options import options
 from symsim.importers.shell.reader import Command, commands, scripts
+from symsim.importers.shell.slurm import scheduled
 
 SCRIPT = """#!/bin/bash
 #SBATCH --nodes=4
@@ -444,3 +445,9 @@ def test_a_script_that_leads_here_is_not_followed_again(tmp_path: Path) -> None:
     (tmp_path / "b.sh").write_text("x\nbash a.sh\n")
     found = commands((tmp_path / "a.sh").read_text(), str(tmp_path / "a.sh"))
     assert [command.words[0].text for command in found] == ["sbatch", "x", "bash"]
+
+
+def test_slurm_names_accelerators_of_a_node_where_they_are_asked_for_so() -> None:
+    """sbatch's --gpus-per-node sets it, --gres does not (slurm.schedmd.com/sbatch.html, output environment variables)."""
+    assert scheduled("#SBATCH --gpus-per-node=4\n")["SLURM_GPUS_PER_NODE"] == "4"
+    assert "SLURM_GPUS_PER_NODE" not in scheduled("#SBATCH --gres=gpu:4\n")

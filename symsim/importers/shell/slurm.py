@@ -26,6 +26,7 @@ def scheduled(text: str) -> dict[str, str]:
         **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), tasks),
         "SLURM_NTASKS_PER_NODE": each,
         "SLURM_GPUS_ON_NODE": asked.get("gpus-per-node", asked.get("gres")),
+        "SLURM_GPUS_PER_NODE": asked.get("gpus-per-node"),
         "SLURM_CPUS_PER_TASK": asked.get("cpus-per-task"),
     }
     return {name: str(number) for name, number in numbers.items() if number is not None}
