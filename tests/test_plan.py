@@ -288,8 +288,21 @@ def test_a_file_that_is_read_back_takes_as_long_as_the_plan(model: str, framewor
 
 
 def test_what_stops_a_whole_space_is_a_rule_before_it_is_its_grid() -> None:
-    with pytest.raises(symsim.InputError, match="optimizer=onebit_adam keeps whole momenta on every rank"):
-        symsim.plan("llama3-8b", SYSTEM, world=8, global_batch_size=16, fix="optimizer=onebit_adam")
+    with pytest.raises(symsim.InputError, match="exp_avg_dtype=bf16 needs use_precision_aware_optimizer=true"):
+        symsim.plan("llama3-8b", SYSTEM, world=8, global_batch_size=16, fix="exp_avg_dtype=bf16")
+
+
+@pytest.mark.parametrize(
+    ("framework", "given", "said"),
+    [
+        ("megatron", {"fix": "optimizer=galore"}, "Megatron-LM has no optimizer=galore: it has adam, sgd, sgd_momentum, lion, muon"),
+        ("torchtitan", {"overrides": {"optimizer_bits": "8"}}, "torchtitan has no optimizer_bits=8: it has 32"),
+        ("torchtitan", {"allow": ["optimizer=adam,lamb"]}, "torchtitan has no optimizer=lamb: it has adam, sgd, sgd_momentum, muon"),
+    ],
+)
+def test_no_plan_has_an_optimizer_that_its_framework_lacks(framework: str, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(symsim.InputError, match=f"^{said}$"):
+        symsim.plan("llama3-8b", SYSTEM, world=8, global_batch_size=16, framework=framework, **given)
 
 
 def test_members_that_only_a_rule_tells_apart_are_not_evaluated_as_one() -> None:

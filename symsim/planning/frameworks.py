@@ -1,13 +1,13 @@
 """What a framework can run, as data: the options that a plan settles, and those that it tries as single changes of what it found.
 
 Sources: megatron: Megatron-Core, megatron/training/arguments.py; torchtitan: torchtitan/config (job_config.py); deepspeed: the JSON of
-deepspeed/runtime/config.py with the Trainer of transformers.
+deepspeed/runtime/config.py with the Trainer of transformers, and whatever optimizer that has or is given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from symsim.errors import InputError, nearest
@@ -31,7 +31,7 @@ class Framework:
     derived: options that follow from others. staged: options that a pipeline of several stages has, with one chunk a rank and with several. ends:
     whether embedding and head count as layers where it is cut (`SPLITS`). assumptions: what it does by itself that others do otherwise. choices:
     what a plan tries all combinations of. further: NAME=VALUE texts that are tried one
-    at a time on what was found."""
+    at a time on what was found. known: the values that it has of options of which others have more."""
 
     title: str
     fixed: Mapping[str, Any]
@@ -42,6 +42,7 @@ class Framework:
     assumptions: Mapping[str, str]
     choices: tuple[Choice, ...]
     further: tuple[str, ...]
+    known: Mapping[str, Row] = field(default_factory=dict)
 
 
 def _experts(model: Architecture) -> bool:
@@ -93,6 +94,7 @@ FRAMEWORKS: dict[str, Framework] = {
             "optimizer_cpu_offload=true,use_precision_aware_optimizer=true",
             "schedule=zb_h1",
         ),
+        {"optimizer": ("adam", "sgd", "sgd_momentum", "lion", "muon"), "optimizer_bits": (32,)},
     ),
     "torchtitan": Framework(
         "torchtitan",
@@ -108,6 +110,7 @@ FRAMEWORKS: dict[str, Framework] = {
             Choice(("recompute",), (("none",), ("full",), ("sac_mm_attn",))),
         ),
         ("cross_entropy_fusion=chunked", "offload_parameters=true", "fusion=eager"),
+        {"optimizer": ("adam", "sgd", "sgd_momentum", "muon"), "optimizer_bits": (32,)},
     ),
     "deepspeed": Framework(
         "DeepSpeed",

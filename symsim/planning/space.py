@@ -92,6 +92,7 @@ def options_beside(asked: Asked, strategy: str | Mapping[str, Any]) -> dict[str,
 def space_of(asked: Asked) -> tuple[list[Axis], list[Choice], list[DerivedAxis]]:
     """The sizes as axes, the options as choices, and what is derived. InputError for what is allowed and not an axis."""
     free, derived = _allowed(asked.allowed)
+    _known(asked, free)
     own = {field_of(n) for axis in free for n in axis.names} | {field_of(d.name) for d in derived}
     for name in own & GIVEN.keys():
         raise InputError(f"--allow {name}: {GIVEN[name]}")
@@ -120,6 +121,15 @@ def space_of(asked: Asked) -> tuple[list[Axis], list[Choice], list[DerivedAxis]]
             assert isinstance(made, DerivedAxis)
             derived.append(made)
     return axes, choices, derived
+
+
+def _known(asked: Asked, free: Sequence[Axis]) -> None:
+    """InputError for an option that is given, or varies, with a value that the framework has not."""
+    varying = [(name, value) for axis in free for name, column in zip(axis.names, axis.columns, strict=True) for value in column]
+    for name, value in [*asked.fixed.items(), *asked.overrides.items(), *varying]:
+        known = asked.framework.known.get(field_of(name))
+        if known is not None and value not in known and str(value) not in map(str, known):
+            raise InputError(f"{asked.framework.title} has no {name}={value}: it has {', '.join(map(str, known))}")
 
 
 def _allowed(texts: Sequence[str]) -> tuple[list[Axis], list[DerivedAxis]]:

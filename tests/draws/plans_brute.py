@@ -66,7 +66,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
         "grad_reduce_in_fp32=true,false",
         "ddp_bucket_size=10000000,40000000,160000000",
         "cp_comm_type=p2p,all_gather",
-        "optimizer=adam,lion,sgd",
+        "optimizer=adam,sgd",
         "recompute_num_layers=1,2,4",
     ),
     "deepspeed": (
