@@ -45,9 +45,12 @@ def falcon_groups(c: Config) -> int | None:
     return 1 if multi_query else None
 
 
+_ROPE = ("rope_parameters", "rope_scaling")
+
+
 def rotary_fraction(c: Config, outside: str = "partial_rotary_factor") -> float:
     """partial_rotary_factor stands at the top level (under the name `outside`), or inside the rope dictionary since transformers 5."""
-    for place in ("rope_parameters", "rope_scaling"):
+    for place in _ROPE:
         inner = c.values.get(place)
         if isinstance(inner, Mapping) and "partial_rotary_factor" in inner:
             value = inner["partial_rotary_factor"]
@@ -76,7 +79,7 @@ def rotary_pct(c: Config) -> float:
 
 def rotary_scaled(c: Config) -> bool:
     """configuration_gpt_oss.py: YaRN unless the config says otherwise; its factor scales cosines and sines where it is not 1."""
-    for place in ("rope_parameters", "rope_scaling"):
+    for place in _ROPE:
         inner = c.values.get(place)
         if isinstance(inner, Mapping):
             return inner.get("rope_type", inner.get("type")) == "yarn" and inner.get("factor") != 1
@@ -84,11 +87,12 @@ def rotary_scaled(c: Config) -> bool:
 
 
 def rotary_dim(c: Config) -> float:
-    """configuration_minimax_m2.py: rotary_dim / head_dim."""
+    """configuration_minimax_m2.py: rotary_dim / head_dim, where no partial_rotary_factor is said."""
     dim, head = c.optional("rotary_dim"), _head(c)
     if dim is not None and dim > head:
         raise c.refuse("rotary_dim", f"at most the head dimension {head}", dim)
-    return in_pairs(head, c.number("partial_rotary_factor") if dim is None else dim / head)
+    said = any(isinstance(one, Mapping) and "partial_rotary_factor" in one for one in (c.values, *map(c.values.get, _ROPE)))
+    return rotary_fraction(c) if dim is None or said else in_pairs(head, dim / head)
 
 
 HEADS: Fields = {"num_attention_heads": integer("num_attention_heads"), "num_query_groups": _groups, "kv_channels": _head_dim}

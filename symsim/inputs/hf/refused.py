@@ -10,8 +10,8 @@ REFUSED: dict[str, str] = {
         "vision-encoder-decoder trocr whisper moonshine musicgen musicgen_melody florence2 udop pix2struct kosmos-2.5",
         "some of its layers attend to an image or a sound (cross-attention)": "mllama idefics evolla git blip moshi",
         "its recurrence is not one of the mixers": "rwkv xlstm recurrent_gemma reformer",
-        "its attention scores have learned terms of relative positions": "deberta deberta-v2 mpnet xlnet cpmant inkling_text inkling2_text layoutlm "
-        "longformer tapas funnel convbert",
+        "its attention scores have learned terms of relative positions": "deberta deberta-v2 mpnet xlnet cpmant layoutlm longformer "
+        "tapas funnel convbert inkling_mm_model inkling_text inkling2 inkling2_text",
         "its layers share one block of attention, and its selective scans have heads": "zamba",
         "each of its layers has two attentions and two networks beside the experts": "longcat_flash",
         "its attention chooses among experts": "jetmoe",
