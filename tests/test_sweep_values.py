@@ -53,6 +53,7 @@ CASES: dict[str, tuple[str, str | None, list[str], list[str]]] = {
     "interleaved": ("llama3-8b", "h100-sxm", ["pp=2,4", "vpp=2,4", "dp=1,4", "tp=1,4", *SIZES], []),
     "ends that count as layers": ("llama3-8b", "h100-sxm", ["pp=1,2,3,17", "vpp=1,2", *ENDS, "dp=1,4", *SIZES], []),
     "ends that count as layers of two kinds": ("deepseek-v3", "h800-sxm", ["pp=1,4,7,31,62", *ENDS, "ep=1,8", "dp=8", "zero=1,2", *SIZES], []),
+    "ends that count as layers or hold fewer": ("llama3-8b", "h100-sxm", ["pp=2,4", *ENDS, "num_layers_in_last_pipeline_stage=null,5,2", *SIZES], []),
     "stages without experts": ("mixtral-8x7b", "h100-sxm", ["pp=11,33,34", *ENDS, "ep=8", "dp=8,16", "num_microbatches=1,64"], []),
     "ends that follow from the depth": ("llama3-8b", "h100-sxm", ["pp=1,2,3,11", "account_for_loss_in_pipeline_split==pp>2", *SIZES], []),
     "one group a rank": ("qwen3-8b", "h100-sxm", ["tp=2,4,8,16", "sp=true"], []),

@@ -77,8 +77,14 @@ class Undone:
         symbols, changes = at_point(space, self.point)
         system = space.system(fixed["machine"], changes)
         # formulas of stages that differ hold where they are alike too
-        uneven = {n: True for n in SPLITS if isinstance(v := self.fields.get(n), np.ndarray) and v.any()}
+        uneven = {n: True for n in SPLITS if isinstance(v := self.fields.get(n), np.ndarray) and self._somewhere(v)}
         return Asked(fixed["architecture"], strategy_at({**self.fields, **uneven}, self.point), fixed["assumptions"], symbols, system)
+
+    def _somewhere(self, mask: Array) -> bool:
+        """Whether a mask over the whole space holds at a chosen point that no single mask excludes."""
+        own = taken(mask, self.chosen)
+        beside = (m for m in self.masks if any(n > 1 and k > 1 for n, k in zip(m.shape, mask.shape)))
+        return bool(own.any()) and all((own & taken(m, self.chosen)).any() for m in beside)
 
 
 def neighbours(undone: Sequence[Undone]) -> list[int]:
