@@ -195,7 +195,8 @@ def _errors(schedule: Schedule) -> Iterator[float]:
         end = max(t.end for t in replay(order(schedule.name, p, m, v, p), _durations(schedule, stages, v)))
         whole = [s["F"] + s["B"] + s["R"] for s in stages]
         slowest = stages[whole.index(max(whole))]
-        place = evaluated(T_PLACE, [{"t_stage": t} for t in whole], {"m": m, "pp": p, "t_slow": max(whole)})
+        own = [{"t_stage": t, "tf_stage": s["F"], "i": i} for i, (t, s) in enumerate(zip(whole, stages))]
+        place = evaluated(T_PLACE, own, {"m": m, "pp": p, "t_slow": max(whole)})
         size |= {"tc": 0, "tfb": max(whole), "t_place": place}
         for symbol, kind in (("tf", "F"), ("ti", "I"), ("tw", "W"), ("tr", "R")):
             size |= {symbol: slowest[kind], f"sum_{symbol}": sum(s[kind] for s in stages)}

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
-from symsim.algebra.expr import Call, Expr, Number, expr, maximum, minimum, symbol
+from symsim.algebra.expr import Call, Expr, Monomial, Number, expr, function, maximum, minimum, symbol
 
 FUNCTIONS = ("stages_sum", "stages_max", "stages_at", "stages_after", "stages_pair")
 Holdings = tuple[int, ...]
@@ -50,15 +50,22 @@ def stages_pair(x: "Expr | Number") -> Expr:
     return _node("stages_pair", x)
 
 
-def longest_wait(times: Expr) -> Expr:
-    """How long 1F1B's last micro-batches keep a rank i busy, at most: those of its own that are left while the last pp - 1 - i
-    drain, and one on each rank after it (with fewer micro-batches than ranks, the last m of these count)."""
-    left = symbol("m") - symbol("pp") + symbol("i")
-    return stages_max(minimum(1, maximum(0, left + 1)) * (left * times + stages_after(times)))
+def longest_wait(times: Expr, forward: Expr) -> Expr:
+    """What 1F1B takes longer than one micro-batch takes on all ranks, by the rank i that makes the others wait longest. times: of a micro-batch on
+    a rank, of which forward is the first part.
+
+    The rank does its own m; it stands idle until its first micro-batch is back from the ranks after it, but for the forwards
+    that it does meanwhile (pp - 1 - i, or those that are left), and once more until its last is, but for as many backwards. With fewer micro-batches
+    than ranks from here on its backwards begin behind its last forward, and only the first time counts.
+    """
+    m, behind, after = symbol("m"), symbol("pp") - symbol("i"), stages_after(times)
+    first = maximum(0, after - (minimum(m, behind) - 1) * forward)
+    last = maximum(0, after - (behind - 1) * (times - forward)) * minimum(1, maximum(0, m - behind + 1))
+    return stages_max((m - 1) * times - after + first + last)
 
 
-def _node(function: str, *arguments: "Expr | Number") -> Expr:
-    return Expr({((Call(function, tuple(map(expr, arguments))), 1),): 1})
+def _node(name: str, *arguments: "Expr | Number") -> Expr:
+    return Expr({((Call(name, tuple(map(expr, arguments))), 1),): 1})
 
 
 @dataclass(frozen=True)
@@ -243,18 +250,34 @@ def within(one: Holdings, other: Holdings) -> bool:
 
 
 def named(expression: Expr) -> tuple[Expr, dict[str, Call]]:
-    """The expression with its reductions replaced by symbols, and by their names the reductions."""
-    found = {atom.key[1]: atom for monomial in expression.terms for atom, _ in monomial if isinstance(atom, Call) and atom.function in FUNCTIONS}
-    if not found:
-        return expression, {}
+    """The expression with its reductions replaced by symbols, and by their names the reductions, those within a maximum too."""
+    found: dict[str, Call] = {}
+    return _named(expression, found), found
+
+
+def _named(expression: Expr, found: dict[str, Call]) -> Expr:
+    if not any(map(_reduces, expression.terms)):
+        return expression
     total = Expr({})
     for monomial, coefficient in expression.terms.items():
         term = expr(coefficient)
         for atom, power in monomial:
-            whole = symbol(atom.key[1]) if isinstance(atom, Call) and atom.function in FUNCTIONS else Expr({((atom, 1),): 1})
+            whole = Expr({((atom, 1),): 1})
+            if isinstance(atom, Call) and atom.function in FUNCTIONS:
+                found[atom.key[1]] = atom
+                whole = symbol(atom.key[1])
+            elif isinstance(atom, Call) and _reduces(((atom, power),)):
+                whole = function(atom.function, *(_named(argument, found) for argument in atom.arguments))
             term = term * whole**power
         total = total + term
-    return total, found
+    return total
+
+
+@lru_cache(maxsize=1 << 13)
+def _reduces(monomial: Monomial) -> bool:
+    """Whether there is a reduction in it."""
+    calls = [atom for atom, _ in monomial if isinstance(atom, Call)]
+    return any(call.function in FUNCTIONS or any(_reduces(inner) for argument in call.arguments for inner in argument.terms) for call in calls)
 
 
 Rank = tuple[Any, ...]
