@@ -79,6 +79,7 @@ def test_two_processes_find_what_one_does(made: Plan, monkeypatch: pytest.Monkey
     ("model", "world", "fixed", "allowed", "share"),
     [
         (MODEL, 8, {"cp": 1}, (), 0.12),
+        (MODEL, 8, {"cp": 1, "overlap_grad_reduce": True}, ("defer_embedding_wgrad_compute=true,false",), 0.25),
         # the first row cannot run everywhere where the other can
         ("olmoe-1b-7b", 4, {"cp": 1, "vpp": 1, "tp": 1}, ("moe_token_dispatcher_type=flex,alltoall",), 0.6),
     ],

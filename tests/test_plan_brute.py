@@ -26,10 +26,12 @@ EXPERTS: dict[str, Any] = {**FEW, "tp": 1, "pp": 1}
         replace(DENSE, loaded=load_model("olmoe-1b-7b"), world=4, batch=16, goal="memory", share=0.6, fixed=EXPERTS, allowed=()),
         # a last stage that holds fewer layers, and ends that count as layers, which cannot be given together
         replace(DENSE, fixed={"cp": 1, "vpp": 1, "tp": 1}, allowed=("num_layers_in_last_pipeline_stage=null,2,8",)),
+        # weight gradients that wait
+        replace(DENSE, goal="tokens_per_second", fixed=FEW | {"tp": 1}, share=0.25, allowed=("defer_embedding_wgrad_compute=true,false",)),
         # nothing fits
         replace(DENSE, goal="tokens_per_second", share=0.06),
     ],
-    ids=["dense", "deepspeed", "experts", "last stage", "nothing fits"],
+    ids=["dense", "deepspeed", "experts", "last stage", "waiting", "nothing fits"],
 )
 def test_a_plan_says_of_each_configuration_what_it_is(asked: Question) -> None:
     of = brute(asked)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from symsim.algebra.expr import ZERO, Expr, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
-from symsim.algebra.key import of_block, of_stage, of_step
+from symsim.algebra.key import Key, of_block, of_stage, of_step
 from symsim.algebra.kinds import HEAD
-from symsim.algebra.quantity import SECOND, Quantity
+from symsim.algebra.quantity import BYTE, SECOND, Quantity
 from symsim.algebra.reductions import stages_at
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS
@@ -32,8 +32,17 @@ def deferred(strategy: Strategy) -> Expr:
     return minimum(symbol("m"), limit) if limit else symbol("m")
 
 
-def kept(lowered: Lowered) -> Expr:
-    """Bytes of one of them: the input of the output layer, as it is kept, and the gradient of the logits."""
+def waiting(book: Derivation, lowered: Lowered) -> Key | None:
+    """What one of them keeps, defined: the input of the output layer, as it is kept, and the gradient of the logits. None where nothing waits."""
+    if not lowered.profile.strategy.defer_embedding_wgrad_compute:
+        return None
+    meaning = "bytes that wait for a micro-batch's weight gradient of the output layer: its input and the gradient of the logits"
+    key = of_block("A", HEAD, part="waiting")
+    book.define(key, Quantity(_kept(lowered), BYTE), meaning, unit=BYTE, latex=r"A^{\mathrm{waiting}}_{\mathrm{head}}")
+    return key
+
+
+def _kept(lowered: Lowered) -> Expr:
     placed = lowered.blocks[HEAD].placed
     product = next(op for op in placed.block.ops if op.module == "lm_head" and op.kind in PRODUCTS)
     held = (_before_gather(lowered, product.inputs[0]), product.outputs[0])

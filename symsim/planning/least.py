@@ -23,6 +23,7 @@ from symsim.algebra.expr import ZERO, expr
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, of_stage
 from symsim.algebra.key import of_block as block_key
+from symsim.algebra.kinds import HEAD
 from symsim.algebra.quantity import SECOND, Definition
 from symsim.cost.count import Counted
 from symsim.cost.memory_activations import in_flight
@@ -50,6 +51,7 @@ from symsim.program.value import Value
 
 # options that the model which is derived follows from
 OF_TRAINED = frozenset(("mtp_num_layers", "task_type"))
+_OF_DEFERRAL = frozenset(("defer_embedding_wgrad_compute", "wgrad_deferral_limit"))
 _PHASES = ("forward", "inputs", "weights", "again")
 # of a block with more ways its kernels alone are known, of others with more nothing
 _MOST_WAYS_OF_BLOCK, _MOST_WAYS = 40, 16
@@ -127,11 +129,12 @@ def empty(asked: Asked, strategy: Strategy, definitions: Iterable[Definition] = 
 
 @dataclass(frozen=True)
 class _Amounts:
-    """Of a block's way, of a micro-batch on one rank: seconds of a layer that does not run again in full, and of one that does; bytes that they keep.
-    Over the axes of the grid; None where there is none such."""
+    """Of a block's way, of a micro-batch on one rank: seconds of a layer that does not run again in full, and of one that does; bytes that they keep;
+    and those that wait for a weight gradient. Over the axes of the grid; None where there is none such."""
 
     seconds: tuple[Array, Array | None]
     kept: tuple[Array | None, Array | None]
+    waiting: Array | None
 
 
 @dataclass(frozen=True)
@@ -269,13 +272,13 @@ def _amounts(way: Way, name: str, around: Reported, program: Program, kernels: b
     def summed(some: Iterable[Key]) -> Array:
         return _known(program.total([(scope.value(k.text), 1) for k in some]), program)
 
-    def kept(whole: bool) -> Array | None:
-        key = block_key("A", name, whole)
+    def kept(whole: bool, part: str = "") -> Array | None:
+        key = block_key("A", name, whole, part=part)
         return _known(scope.value(key.text), program) if key.text in way.definitions else None
 
     plain = summed([*always, *(k for k in varies if not k.again)])
     in_full = summed([*always, *(k for k in varies if k.again)]) if any(k.again for k in varies) else None
-    return _Amounts((plain, in_full), (kept(False), kept(True)))
+    return _Amounts((plain, in_full), (kept(False), kept(True)), kept(False, "waiting"))
 
 
 def _known(value: Value, program: Program) -> Array:
@@ -444,7 +447,22 @@ class Least:
             of_layer = [self._of_layer(name, (plain, None if in_full is None else in_full / groups)) for plain, in_full in kept]
             known[name] = self._tables.spread(_least(of_layer), self._at)
         at = self._at
-        return [place.alive[at] * sum((place.often[name][at] * own for name, own in known.items()), np.zeros(len(at))) for place in places]
+        none, deferred = np.zeros(len(at)), self._deferred()
+        return [
+            place.alive[at] * sum((place.often[name][at] * own for name, own in known.items()), none) + place.loss[at] * deferred for place in places
+        ]
+
+    def _deferred(self) -> Array:
+        """What waits for weight gradients of the output layer on the stage that has it."""
+        strategy, nothing = self._strategy, np.zeros(len(self._at))
+        ways = self._blocks.get(HEAD)
+        if not ways or not strategy.defer_embedding_wgrad_compute or self._free & _OF_DEFERRAL:
+            return nothing
+        each = [self._amounts(way, HEAD, False).waiting for way in ways]
+        if any(one is None for one in each):
+            return nothing
+        m, limit = self._tables.m[self._at], strategy.wgrad_deferral_limit
+        return self._tables.spread(_least(cast("list[Array]", each)), self._at) * (np.minimum(m, limit) if limit else m)
 
 
 def _least(amounts: Iterable[Array]) -> Array:

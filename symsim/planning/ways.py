@@ -16,10 +16,12 @@ from typing import Any, cast
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, of_stage, of_step
 from symsim.algebra.key import of_block as block_key
+from symsim.algebra.kinds import HEAD
 from symsim.algebra.quantity import SECOND, Definition, total
 from symsim.cost.block_time import block_time, kernel_times
 from symsim.cost.collectives import Network
 from symsim.cost.count import count_parameters, define_kept, derived_sizes
+from symsim.cost.deferred import waiting
 from symsim.cost.memory_rank import rank_of
 from symsim.cost.memory_static import define_static
 from symsim.cost.reserve import RESERVES, define_reserve
@@ -298,9 +300,9 @@ def of_block(name: str) -> Passes:
         return book, profile, mesh, network_of(book, system, Lowered(profile, mesh, {}, {})), name
 
     def wanted(key: Key) -> bool:
-        """Sums of kernels by phase, messages that nothing hides by axis, and all that is kept."""
+        """Sums of kernels by phase, messages that nothing hides by axis, and all that is kept, and that waits."""
         timed = (key.quantity == "t" and key.phase) or (key.quantity == "e" and key.axis)
-        return key.scope == "block" and not key.operation and bool(timed or (key.quantity == "A" and not (key.tensor or key.part)))
+        return key.scope == "block" and not key.operation and bool(timed or (key.quantity == "A" and not key.tensor and key.part in ("", "waiting")))
 
     return Passes(inputs, _block, wanted)
 
@@ -333,6 +335,8 @@ def _block(book: Derivation, profile: Profile, mesh: Mesh, network: Network, nam
     for whole, form in forms.items():
         block_time(book, network, lowered, name, whole, form, kernels)
         define_kept(book, name, form, profile, whole)
+    if name == HEAD:
+        waiting(book, lowered)
 
 
 class _NotYet(Exception):
