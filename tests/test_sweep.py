@@ -579,3 +579,13 @@ def test_a_front_takes_an_axis_as_a_column_too(tmp_path):
     assert run(*ON_H100, *arguments, "--columns", "zero,schedule,hfu", "-o", "x.csv", cwd=tmp_path).returncode == 0
     rows = list(csv.DictReader((tmp_path / "x.csv").open()))
     assert rows and {r["zero"] for r in rows} <= {"0", "1"} and {r["schedule"] for r in rows} <= {"1f1b", "gpipe"}
+
+
+def test_a_size_may_be_left_to_what_it_follows_from():
+    """`null` along an axis of a size or degree: not given there, as an evaluation without it."""
+    base = "tp=2,sp=true,pp=4,vpp=2,dp=8,ep=4,num_microbatches=16"
+    for name, value in (("microbatch_group_size_per_vp_stage", 8), ("etp", 1)):
+        rows = {str(row[name]): row for row in rows_of("mixtral-8x7b", {name: [None, value]}, strategy=base)}
+        for given, row in ((None, rows["null"]), (value, rows[str(value)])):
+            alone = symsim.derive("mixtral-8x7b", f"{base},{name}={given}" if given else base, system="h100-sxm")
+            assert row["time.step"] == pytest.approx(float(alone.value("time.step")), rel=1e-12)

@@ -16,6 +16,7 @@ from symsim.grid.answer import Engine, answer
 from symsim.grid.command import Options, make_sweep, sweep_options
 from symsim.grid.rows import Column
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.settings import text_of
 from symsim.inputs.strategy import Strategy
 from symsim.program.base import read_base
 
@@ -160,4 +161,4 @@ def _text(values: Any) -> str:
         return values
     if isinstance(values, Path):
         return f"@{values}"
-    return ",".join(str(v).lower() if isinstance(v, (bool, np.bool_)) else str(v) for v in values)
+    return ",".join(text_of(v.item() if isinstance(v, np.generic) else v) for v in values)

@@ -77,7 +77,7 @@ class Family:
             own = [c for c in self.space.columns.values() if c.axis == axis and c.place.part == "strategy" and c.place.key in DEGREES]
             keys: dict[Any, list[int]] = {}
             for position in positions:
-                keys.setdefault(tuple(c.values[position] > 1 for c in own), []).append(position)
+                keys.setdefault(tuple(c.values[position] is not None and c.values[position] > 1 for c in own), []).append(position)
             groups.append([np.array(at) for at in keys.values()])
         yield from product(*groups)
 

@@ -68,7 +68,9 @@ def canonical(name: str, place: Place) -> str:
 
 
 def is_number(column: Column) -> bool:
-    """Whether a name varies as a symbol of one derivation; degrees do above 1."""
+    """Whether a name varies as a symbol of one derivation; degrees do above 1. What is not given at some value follows from others there."""
     part, key = column.place.part, column.place.key
+    if None in column.values:
+        return False
     # how many ranks a tier joins decides what can run, and so do its neighbours'
     return part in ("ranks", "symbol") or (part == "system" and key[-1] != "ranks") or (part == "strategy" and key in (*SIZES, *DEGREES, *SPLITS))
