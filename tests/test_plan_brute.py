@@ -15,6 +15,7 @@ from tests.plan_brute import Question, brute, told, wrong_best, wrong_certificat
 
 FEW: dict[str, Any] = {"cp": 1, "vpp": 1, "overlap_grad_reduce": True}
 DENSE = Question(load_model("smollm2-360m"), "h100-sxm", 8, 64, 4096, "megatron", "cost", 1.0, 9, FEW, ("cross_entropy_fusion=unfused,te",))
+LORA: dict[str, Any] = {"cp": 1, "vpp": 1, "tuner_type": "lora", "tp": 2, "micro_batch_size": 4, "recompute": "full"}
 EXPERTS: dict[str, Any] = {**FEW, "tp": 1, "pp": 1}
 
 
@@ -28,10 +29,12 @@ EXPERTS: dict[str, Any] = {**FEW, "tp": 1, "pp": 1}
         replace(DENSE, fixed={"cp": 1, "vpp": 1, "tp": 1}, allowed=("num_layers_in_last_pipeline_stage=null,2,8",)),
         # weight gradients that wait
         replace(DENSE, goal="tokens_per_second", fixed=FEW | {"tp": 1}, share=0.25, allowed=("defer_embedding_wgrad_compute=true,false",)),
+        # weights in few bits, which tensor ranks cannot share: a bound derives what a rule refuses
+        replace(DENSE, loaded=load_model("llama3-8b"), goal="memory", fixed=LORA, allowed=("quantize_base=none,nf4",)),
         # nothing fits
         replace(DENSE, goal="tokens_per_second", share=0.06),
     ],
-    ids=["dense", "deepspeed", "experts", "last stage", "waiting", "nothing fits"],
+    ids=["dense", "deepspeed", "experts", "last stage", "waiting", "quantized", "nothing fits"],
 )
 def test_a_plan_says_of_each_configuration_what_it_is(asked: Question) -> None:
     of = brute(asked)

@@ -64,6 +64,12 @@ CASES: dict[str, tuple[str, str | None, list[str], list[str]]] = {
     "adapters": ("llama3-8b", "h100-sxm", ["tuner_type=full,lora", "lora_rank=4,64", "tp=1,2", "sp==tp>1", "pp=1,3", "dp=1,4", *SIZES], []),
     "frozen layers": ("llama3-8b", "h100-sxm", ["freeze_parameters=embedding+layers.0-9,norm", "zero=1,3", "dp=1,4", *SIZES], []),
     "HSDP": ("llama3-8b", "h100-sxm", ["zero=1,3", "dp=8,16", "num_distributed_optimizer_instances=1,2,4", *SIZES], []),
+    "micro-batches that keep all, or none of which is given": (
+        "llama3-8b",
+        "h100-sxm",
+        ["recompute=full", "pp=2,4", "vpp=1,2", "num_microbatches_with_partial_activation_checkpoints=null,1,2", *SIZES],
+        [],
+    ),
     "recompute": ("llama3-8b", "h100-sxm", ["recompute=none,full", "pp=1,2,3", "vpp=1,2", "recompute_method=uniform,block", *SIZES], []),
     "selective": ("llama3-8b", "h100-sxm", ["recompute=selective", "recompute_modules=core_attn,core_attn+mlp,layernorm", "tp=1,2", *SIZES], []),
     "schedules": (

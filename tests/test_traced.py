@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -24,7 +24,7 @@ from symsim.inputs.models import load_model
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system
-from symsim.inputs.traced import Memory, once, parts_of
+from symsim.inputs.traced import Memory, once, parts_of, reading
 
 # options of all rooms: of drawn strategies few share a pass
 WIDE: dict[str, list[Any]] = {
@@ -198,6 +198,19 @@ def test_of_what_passes_made_the_fields_are_read() -> None:
         made.append(work(strategy, parts_of(strategy, "thing", things)))
     assert made == [("x", False), ("x", False), ("x", False), ("x", True), ("y", False)]
     assert ran == ["x", "x", "y"]
+
+
+def test_what_another_derivation_read_is_not_this_ones() -> None:
+    """A mapping that this derivation does not have, though the one before it had: what was made of it is not taken."""
+
+    @once
+    def work(strategy: Strategy, things: Mapping[str, Any]) -> str:
+        return cast(str, things["a"])
+
+    memory = memory_of(load_model("llama3-8b").architecture)
+    for name in ("early", "late"):
+        strategy, _ = begun(memory)
+        assert work(strategy, reading(strategy, name, {"a": name})) == name
 
 
 def test_degrees_are_read_as_what_decides() -> None:

@@ -305,6 +305,13 @@ class _Recorder:
         return found.fget(self) if isinstance(found, property) and found.fget is not None else getattr(self.strategy, name)
 
 
+class _Missing:
+    """What a derivation has not come to yet: no pass read it so."""
+
+
+_MISSING = _Missing()
+
+
 @dataclass(frozen=True)
 class Before:
     """A derivation as far as a pass that is the first to define anything: what it is called with, and what of the degrees and of what others made
@@ -345,6 +352,8 @@ class Memory:
     def begin(self, strategy: Strategy) -> tuple[Strategy, Derivation]:
         """A derivation begins; the strategy that its passes are to read, and the book that they write."""
         self.strategy = strategy
+        # those of another derivation are not this one's
+        self.mappings = {}
         # in their order passes, and outside of them options that were read and definitions that were made
         self.done: list[Made | str | Definition] = []
         self.book = _Book(self)
@@ -382,9 +391,12 @@ class Memory:
 
     def _part_value(self, kind: str, which: Any) -> Hashable:
         """Of a mapping its names, whether it holds one, or a field of what it holds; nothing of what it does not."""
+        mapping = self.mappings.get(which if kind == "names" else which[0])
+        if mapping is None:
+            return _MISSING
         if kind == "names":
-            return tuple(self.mappings[which])
-        whole = self.mappings[which[0]].get(which[1])
+            return tuple(mapping)
+        whole = mapping.get(which[1])
         if kind == "holds":
             return whole is not None
         return None if whole is None else self._part(getattr(whole, which[2]))
@@ -398,7 +410,10 @@ class Memory:
             found = self.strategy.__dict__[name]
             # true is 1, and another option than it
             return found is not None if name in self.sizes else (type(found), found)
-        found = self.mappings[kind].get(name)
+        mapping = self.mappings.get(kind)
+        if mapping is None:
+            return _MISSING
+        found = mapping.get(name)
         # of an axis of the mesh: whether there is one
         return found is not None and found > 1 if kind == "axis" else cast(Hashable, found)
 
@@ -435,7 +450,7 @@ class Memory:
         self.strategy, self.book, self.done = strategy, before.book, []
         self._flags, self.needs, self._parts, self._now = before.flags, before.needs, before.parts, before.now
         self.book.empty()
-        self.mappings.update(before.mappings)
+        self.mappings = dict(before.mappings)
         root = self._roots.get(before.key)
         found = None if root is None else root.found(self._now, self._anew)
         if found is None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from symsim.algebra.expr import Expr, Number
 from symsim.algebra.reductions import Line, members, stage_runs
+from symsim.algebra.vocabulary import domain
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.fullest import falls
 from symsim.pipeline.schedule import Schedule
@@ -43,12 +44,12 @@ class Pipeline:
         return tuple(tuple(stage.items()) for stage in self.stages)
 
     def of(self, names: Iterable[str]) -> "Pipeline":
-        """With these symbols, of which a stage that does not have one holds none."""
+        """With these symbols, of which a stage that does not have one holds none; one of what is never none, which formulas divide by."""
         own = tuple(names)
         if own == tuple(self.stages[0]):
             return self
         if own not in self._with:
-            self._with[own] = Pipeline(self.strategy, [{name: stage.get(name, 0) for name in own} for stage in self.stages])
+            self._with[own] = Pipeline(self.strategy, [{n: stage.get(n, _fewest(n)) for n in own} for stage in self.stages])
         return self._with[own]
 
     def line(self, microbatches: np.ndarray, groups: np.ndarray) -> Line:
@@ -57,6 +58,10 @@ class Pipeline:
         if key not in self._lines:
             self._lines[key] = line_of(self.strategy, self.stages, microbatches, groups)
         return self._lines[key]
+
+
+def _fewest(name: str) -> int:
+    return int(domain(name) == "positive integer")
 
 
 def line_at_any(strategy: Strategy, stages: Iterable[Mapping[str, Number]], group: int) -> Line:
