@@ -10,7 +10,7 @@ A number that a derivation knows by its symbol alone is not an input: of a size 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, wraps
@@ -24,6 +24,7 @@ from symsim.algebra.quantity import Definition
 from symsim.inputs.reads import Item, Reads
 from symsim.inputs.strategy import ANSWERS, Strategy
 from symsim.inputs.system import System
+from symsim.inputs.traced_mappings import One, Parts, Reading
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,7 +54,7 @@ def parts_of(strategy: Strategy, kind: str, mapping: Mapping[str, R]) -> Mapping
     if type(strategy) is not Traced:
         return mapping
     strategy.memory.mappings[kind] = mapping
-    return cast(Mapping[str, R], strategy.memory.readings.setdefault(kind, _Parts(strategy.memory, kind)))
+    return cast(Mapping[str, R], strategy.memory.readings.setdefault(kind, Parts(strategy.memory, kind)))
 
 
 def _memory_of(args: tuple[Any, ...]) -> "Memory | None":
@@ -88,68 +89,6 @@ class Traced:
             return getattr(memory.strategy, name)
         found = getattr(Strategy, name)
         return found.fget(self) if isinstance(found, property) and found.fget is not None else found.__get__(self)
-
-
-class _Reading(Mapping[str, Any]):
-    """A mapping of the derivation at hand, the reads of which are traced."""
-
-    def __init__(self, memory: "Memory", kind: str):
-        self._memory, self._kind = memory, kind
-
-    def __getitem__(self, name: str) -> Any:
-        if self._memory.pass_ is not None:
-            self._memory.pass_.note((self._kind, name))
-        return self._memory.mappings[self._kind][name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._memory.mappings[self._kind]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._memory.mappings[self._kind])
-
-    def __len__(self) -> int:
-        return len(self._memory.mappings[self._kind])
-
-
-class _Parts(_Reading):
-    """A mapping of the derivation at hand; its names are traced, and of what it holds each field."""
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self:
-            raise KeyError(name)
-        return _One(self._memory, self._kind, name)
-
-    def __contains__(self, name: object) -> bool:
-        if self._memory.pass_ is not None:
-            self._memory.pass_.note(("holds", (self._kind, name)))
-        return name in self._memory.mappings[self._kind]
-
-    def __iter__(self) -> Iterator[str]:
-        if self._memory.pass_ is not None:
-            self._memory.pass_.note(("names", self._kind))
-        return iter(self._memory.mappings[self._kind])
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
-
-
-class _One:
-    """One of what a mapping holds, as passes read it."""
-
-    __slots__ = ("memory", "kind", "name")
-
-    def __init__(self, memory: "Memory", kind: str, name: str):
-        self.memory, self.kind, self.name = memory, kind, name
-
-    def __getattr__(self, attribute: str) -> Any:
-        whole = self.memory.mappings[self.kind][self.name]
-        found = getattr(type(whole), attribute, None)
-        if isinstance(found, property) and found.fget is not None:
-            return found.fget(self)
-        value = getattr(whole, attribute)
-        if self.memory.pass_ is not None:
-            self.memory.pass_.note(("field", (self.kind, self.name, attribute)))
-        return value
 
 
 class _Book(Derivation):
@@ -341,7 +280,7 @@ class Memory:
         self.mappings: dict[str, Mapping[str, Any]] = {}
         self.runs: dict[str, list[int]] = {}
         self._traced = Traced(self)
-        self.readings: dict[str, _Reading] = {}
+        self.readings: dict[str, Reading] = {}
         self._roots: dict[Hashable, Reads[Made]] = {}
         self._results: dict[Reads[Made], list[Any]] = {}
         self._definitions: dict[Definition, Definition] = {}
@@ -370,7 +309,7 @@ class Memory:
     def reading(self, kind: str, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
         """A mapping of this derivation whose reads are traced; the same object in all."""
         self.mappings[kind] = mapping
-        return self.readings.setdefault(kind, _Reading(self, kind))
+        return self.readings.setdefault(kind, Reading(self, kind))
 
     def one_of(self, made: Definition) -> Definition:
         """The one object of equal definitions."""
@@ -491,10 +430,10 @@ class Memory:
             return cast(Hashable, a)
         known = self._parts.get(id(a))
         if known is None:
-            if type(a) is _One:
+            if type(a) is One:
                 return a.kind, a.name
             told = None
-            if not isinstance(a, (Traced, _Book, _Reading, System)):
+            if not isinstance(a, (Traced, _Book, Reading, System)):
                 found = self._composed(a)
                 told = self._numbers.setdefault(found, len(self._numbers))
             known = self._parts[id(a)] = (told, a)
