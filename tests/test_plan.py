@@ -112,6 +112,16 @@ def test_kinds_come_in_order_and_differ(made: Plan) -> None:
     assert {"strategy", "time", "memory", "tokens_per_second", "mfu", "binds", "interval"} <= made.to_json()["best"][0].keys()
 
 
+def test_what_is_given_is_said_once() -> None:
+    """An option of the strategy that --set gives is in -s, other settings are in --set; together they are the strategy that was found."""
+    given = {"assume.causal": "half", "B_1": "400 GB/s"}
+    found = plan(MODEL, SYSTEM, world=2, global_batch_size=32, fix=FIXED + ",pp=1,tp=1", top=1, overrides={"fp8": "blockwise", **given})
+    (best,) = found.best
+    assert "fp8=blockwise" in best.text and found.settings(best) == {"assume.apply_rope_fusion": "true", **given}
+    alone = symsim.derive(MODEL, best.text, system=SYSTEM, overrides=found.settings(best))
+    assert alone.value("time.step") == best.result.value("time.step")
+
+
 def test_what_binds_is_what_the_step_waits_for(made: Plan) -> None:
     """A step is of the first degree in the seconds that a machine's numbers stand for, so that their shares of it add up."""
     binds = made.best[0].binds

@@ -16,6 +16,7 @@ from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import Remembered
 from symsim.inputs.deciding import DEGREES, SIZES
 from symsim.inputs.models import LoadedModel
+from symsim.inputs.settings import settings_of
 from symsim.inputs.strategies import read_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.planning.frameworks import Choice, Framework, Row
@@ -59,9 +60,9 @@ class Asked:
         return {**self.framework.assumptions, **self.loaded.assumptions}
 
     def settings(self, idle: Collection[str]) -> dict[str, Any]:
-        """What --set says to `symsim eval` for a strategy of the plan. idle: assumptions that move nothing of it."""
+        """What --set says to `symsim eval` for a strategy of the plan, besides what -s says. idle: assumptions that move nothing of it."""
         own = {f"assume.{n}": v for n, v in self.framework.assumptions.items() if n not in (*self.loaded.assumptions, *idle)}
-        return {**own, **self.overrides}
+        return {**own, **{n: v for n, v in self.overrides.items() if not settings_of({n: v}).strategy}}
 
     def evaluated(self, options: Mapping[str, Any]) -> Result:
         """A strategy's options on this model and system. InputError where it cannot run."""
