@@ -93,6 +93,7 @@ CASES: dict[str, tuple[str, str | None, list[str], list[str]]] = {
     "fp8": ("deepseek-v3", "h800-sxm", ["fp8=none,blockwise", "ep=8,32", "dp=32", "pp=4,8", *SIZES], []),
     "linear attention": ("qwen3-next-80b-a3b", "h100-sxm", MOE, []),
     "windows": ("gemma-3-12b", "h100-sxm", ["seq_length=512,4096,32768", "tp=1,2", "dp=1,2", *SIZES], []),
+    "shares of boundary tensors": ("llama3-8b", "h100-sxm", ["assume.pipeline_scatter_gather=false,true", "pp=2,4", "tp=4", *SIZES], []),
     "conventions": ("llama3-8b", "h100-sxm", ["assume.causal=full,half,exact", "assume.memory=allocated,reserved", "tp=1,2", *SIZES], []),
     "systems": ("llama3-8b", None, ["system=h100-sxm,b200-sxm,a100-sxm-80", "tp=1,8", "dp=1,8", *SIZES], []),
     "bandwidths": ("llama3-8b", "h100-sxm", ["B_2=25 GB/s,50 GB/s,100 GB/s", "alpha_1=1 us,2 us", "tp=2,8", "dp=2,16", *SIZES], []),

@@ -1,4 +1,4 @@
-"""Options of a strategy two and three at a time, drawn from those that each move something (tests/test_knobs.py): grids and plans over them.
+"""Options of a strategy, and assumptions, two and three at a time, drawn from those that each move something (tests/test_knobs.py): grids and plans.
 
     python tests/draws/knobs.py --grids 500 --plans 150 --seed 1
 
@@ -22,10 +22,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from draws.plans_brute import _configurations, _one_row
 from plan_brute import Question, brute, told, wrong_best, wrong_certificate
-from test_knobs import KNOBS
+from test_knobs import CHOICES, KNOBS
 
 import symsim
 from symsim.errors import InputError
+from symsim.inputs.assumptions import resolve
 from symsim.inputs.models import load_model
 from symsim.inputs.settings import text_of
 from symsim.inputs.strategy import Strategy
@@ -40,19 +41,26 @@ OF_PLANS = frozenset("tp cp pp vpp ep etp dp sp world zero num_microbatches micr
 MOST = 6000
 
 
+# of each name, as --axis takes it, a model, what is around it, and two values
+KNOWN: Mapping[str, tuple[str, dict[str, Any], Any, Any]] = {
+    **{n: (model, around, Strategy.model_fields[n].default, other) for n, (model, around, other) in KNOBS.items()},
+    **{f"assume.{n}": (model, around, resolve({})[n], other) for n, (model, around, other) in CHOICES.items()},
+}
+
+
 def options(draw: random.Random, several: int, without: frozenset[str] = APART) -> tuple[str, dict[str, Any], list[tuple[str, Any, Any]]]:
     """A model, what some of its options need around them, and these, each with two values."""
     while True:
-        some = [k for k in KNOBS if k not in without and " " not in KNOBS[k][0]]
-        model = KNOBS[draw.choice(some)][0]
-        own = [k for k in some if KNOBS[k][0] == model]
+        some = [k for k in KNOWN if k not in without and " " not in KNOWN[k][0]]
+        model = KNOWN[draw.choice(some)][0]
+        own = [k for k in some if KNOWN[k][0] == model]
         if len(own) < several:
             continue
         names = draw.sample(own, several)
         around: dict[str, Any] = {"seq_length": 4096}
         for name in reversed(names):
-            around |= KNOBS[name][1]
-        pairs = [(n, around.pop(n, Strategy.model_fields[n].default), KNOBS[n][2]) for n in names]
+            around |= KNOWN[name][1]
+        pairs = [(n, around.pop(n, KNOWN[n][2]), KNOWN[n][3]) for n in names]
         if not any("," in text_of(v) for _, *values in pairs for v in values):
             return model, around, pairs
 
@@ -67,10 +75,9 @@ def wrong_grid(draw: random.Random) -> Iterator[str]:
     if len(found) + sum(found.refused.values()) != 2 ** len(axes):
         yield f"{said}{len(found)} rows and {found.refused} of {2 ** len(axes)}"
     for at in range(len(found)):
-        own = ",".join(f"{n}={str(found.rows[n][at]).lower() if isinstance(found.rows[n][at], bool) else found.rows[n][at]}" for n, *_ in pairs)
-        own = own.replace("=True", "=true").replace("=False", "=false")
+        own = {n: next(v for v in values if text_of(v) == text_of(_plain(found.rows[n][at]))) for n, *values in pairs}
         try:
-            alone = symsim.derive(model, f"{base},{own}", system=SYSTEM)
+            alone = symsim.derive(model, base, overrides={n: text_of(v) for n, v in own.items()}, system=SYSTEM)
         except InputError as error:
             yield f"{said}{own} is refused alone: {error}"
             continue
@@ -80,9 +87,13 @@ def wrong_grid(draw: random.Random) -> Iterator[str]:
                 yield f"{said}{own}: {name} is {one}, alone {other}"
 
 
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
 def question(draw: random.Random) -> Question | None:
     """A plan over two options; None where its space has too many configurations, or none."""
-    model, around, pairs = options(draw, 2, APART | OF_PLANS - {"etp"})
+    model, around, pairs = options(draw, 2, APART | OF_PLANS - {"etp"} | {n for n in KNOWN if n.startswith("assume.")})
     fixed: dict[str, Any] = {"cp": 1, **{n: v for n, v in around.items() if n not in OF_PLANS}}
     if "recompute" not in fixed and not {"recompute", "recompute_modules"} & {n for n, *_ in pairs}:
         fixed |= {"recompute": draw.choice(("none", "full")), "recompute_modules": ("core_attn",)}
