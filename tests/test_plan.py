@@ -112,6 +112,14 @@ def test_kinds_come_in_order_and_differ(made: Plan) -> None:
     assert {"strategy", "time", "memory", "tokens_per_second", "mfu", "binds", "interval"} <= made.to_json()["best"][0].keys()
 
 
+@pytest.mark.parametrize(("kernel", "there"), [("flash", False), ("math", True)])
+def test_scores_run_again_where_they_are_kept(kernel: str, there: bool) -> None:
+    """A fused kernel of attention keeps none that `core_attn` would free."""
+    found = plan(MODEL, SYSTEM, world=1, global_batch_size=8, fix="tp=1", top=1, overrides={"assume.attention_kernel": kernel})
+    (again,) = (choice for choice in space_of(found.asked)[1] if "recompute" in choice.names)
+    assert (("selective", "core_attn") in again.rows) is there
+
+
 def test_what_is_given_is_said_once() -> None:
     """An option of the strategy that --set gives is in -s, other settings are in --set; together they are the strategy that was found."""
     given = {"assume.causal": "half", "B_1": "400 GB/s"}

@@ -18,11 +18,11 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Choice:
-    """Options that are chosen together: `rows` of their values. applies: to which models."""
+    """Options that are chosen together: `rows` of their values. applies: to which models, under which assumptions."""
 
     names: tuple[str, ...]
     rows: tuple[Row, ...]
-    applies: Callable[[Architecture], bool] = lambda model: True
+    applies: Callable[[Architecture, Mapping[str, str]], bool] = lambda model, given: True
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,25 @@ class Framework:
     known: Mapping[str, Row] = field(default_factory=dict)
 
 
-def _experts(model: Architecture) -> bool:
+def _experts(model: Architecture, given: Mapping[str, str]) -> bool:
     return model.moe is not None
 
 
-def _shared_experts(model: Architecture) -> bool:
+def _no_experts(model: Architecture, given: Mapping[str, str]) -> bool:
+    return model.moe is None
+
+
+def _shared_experts(model: Architecture, given: Mapping[str, str]) -> bool:
     return model.moe is not None and bool(model.moe.moe_shared_expert_intermediate_size)
 
 
-def _latent(model: Architecture) -> bool:
+def _latent(model: Architecture, given: Mapping[str, str]) -> bool:
     return model.attention.kind == "mla"
+
+
+def _scores_kept(model: Architecture, given: Mapping[str, str]) -> bool:
+    """A fused kernel of attention keeps none, and running it again frees nothing."""
+    return given["attention_kernel"] in ("math", "eager")
 
 
 _DATA_OVERLAP = Choice(("overlap_grad_reduce", "overlap_param_gather"), ((False, False), (True, True)))
@@ -75,9 +84,10 @@ FRAMEWORKS: dict[str, Framework] = {
             Choice(("recompute", "recompute_modules"), (("none", "core_attn"), ("full", "core_attn"))),
             Choice(("recompute", "recompute_modules"), (("selective", "moe_act+layernorm"), ("selective", "moe")), _experts),
             Choice(("recompute", "recompute_modules"), (("selective", "mla_up_proj"),), _latent),
-            Choice(("recompute", "recompute_modules"), (("selective", "mlp+layernorm"),), lambda model: not _experts(model)),
+            Choice(("recompute", "recompute_modules"), (("selective", "mlp+layernorm"),), _no_experts),
+            Choice(("recompute", "recompute_modules"), (("selective", "core_attn"),), _scores_kept),
             _DATA_OVERLAP,
-            Choice(("tp_comm_overlap",), ((False,), (True,)), lambda model: not _experts(model)),
+            Choice(("tp_comm_overlap",), ((False,), (True,)), _no_experts),
             Choice(("moe_token_dispatcher_type",), (("alltoall",), ("flex",)), _experts),
             Choice(("overlap_moe_expert_parallel_comm",), ((False,), (True,)), _experts),
             Choice(("moe_shared_expert_overlap",), ((False,), (True,)), _shared_experts),

@@ -13,7 +13,7 @@ from symsim.grid.axes import Axis, DerivedAxis, parse_axes, parse_axis
 from symsim.grid.conditions import names
 from symsim.grid.names import RANKS, SPLITS, field_of
 from symsim.inputs.architecture import Architecture
-from symsim.inputs.assumptions import Remembered
+from symsim.inputs.assumptions import Remembered, resolve
 from symsim.inputs.deciding import DEGREES, SIZES
 from symsim.inputs.models import LoadedModel
 from symsim.inputs.settings import settings_of
@@ -189,8 +189,9 @@ def _of_stages(framework: Framework, staged: Mapping[str, tuple[Any, Any]], chun
 def _choices(asked: Asked) -> Iterable[Choice]:
     """The framework's, those of the same options as one."""
     rows: dict[tuple[str, ...], tuple[Row, ...]] = {}
+    given = resolve({**asked.assumptions, **settings_of(asked.overrides).assumptions})
     for choice in asked.framework.choices:
-        if choice.applies(asked.model):
+        if choice.applies(asked.model, given):
             rows[choice.names] = (*rows.get(choice.names, ()), *choice.rows)
     return [Choice(names, found) for names, found in rows.items()]
 
