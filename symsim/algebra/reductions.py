@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
-from symsim.algebra.expr import Call, Expr, Monomial, Number, expr, function, maximum, minimum, symbol
+from symsim.algebra.expr import Call, Expr, Monomial, Number, expr, function, symbol
 
 FUNCTIONS = ("stages_sum", "stages_max", "stages_at", "stages_after", "stages_pair")
 Holdings = tuple[int, ...]
@@ -48,20 +48,6 @@ def stages_after(x: "Expr | Number") -> Expr:
 def stages_pair(x: "Expr | Number") -> Expr:
     """x of a rank that holds stage i and its mirror image pp - 1 - i, of which half of the micro-batches pass each: their mean."""
     return _node("stages_pair", x)
-
-
-def longest_wait(times: Expr, forward: Expr) -> Expr:
-    """What 1F1B takes longer than one micro-batch takes on all ranks, by the rank i that makes the others wait longest. times: of a micro-batch on
-    a rank, of which forward is the first part.
-
-    The rank does its own m; it stands idle until its first micro-batch is back from the ranks after it, but for the forwards
-    that it does meanwhile (pp - 1 - i, or those that are left), and once more until its last is, but for as many backwards. With fewer micro-batches
-    than ranks from here on its backwards begin behind its last forward, and only the first time counts.
-    """
-    m, behind, after = symbol("m"), symbol("pp") - symbol("i"), stages_after(times)
-    first = maximum(0, after - (minimum(m, behind) - 1) * forward)
-    last = maximum(0, after - (behind - 1) * (times - forward)) * minimum(1, maximum(0, m - behind + 1))
-    return stages_max((m - 1) * times - after + first + last)
 
 
 def _node(name: str, *arguments: "Expr | Number") -> Expr:

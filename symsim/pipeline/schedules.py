@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 from symsim.algebra.expr import ZERO, Expr, Number, floor, maximum, minimum, symbol
-from symsim.algebra.reductions import longest_wait
+from symsim.algebra.reductions import stages_after, stages_max
 from symsim.errors import InputError
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.schedule import (
@@ -64,7 +64,21 @@ def _gpipe() -> Schedule:
     )
 
 
-T_PLACE = (m - 1) * symbol("t_slow") - longest_wait(symbol("t_stage"), symbol("tf_stage"))
+def _longest_wait(times: Expr, forward: Expr) -> Expr:
+    """What 1F1B takes longer than one micro-batch takes on all ranks, by the rank i that makes the others wait longest. times: of a micro-batch on
+    a rank, of which forward is the first part.
+
+    The rank does its own m; it stands idle until its first micro-batch is back from the ranks after it, but for the forwards
+    that it does meanwhile (pp - 1 - i, or those that are left), and once more until its last is, but for as many backwards. With fewer micro-batches
+    than ranks from here on its backwards begin behind its last forward, and only the first time counts.
+    """
+    behind, after = p - i, stages_after(times)
+    first = positive(after - (minimum(m, behind) - 1) * forward)
+    last = positive(after - (behind - 1) * (times - forward)) * is_positive(m - behind + 1)
+    return stages_max((m - 1) * times - after + first + last)
+
+
+T_PLACE = (m - 1) * symbol("t_slow") - _longest_wait(symbol("t_stage"), symbol("tf_stage"))
 """t_place in 1f1b: what the pipeline waits for is less than m - 1 micro-batches of the slowest stage, where that one has nothing left to do while
 the last micro-batches drain behind it. Zero where all are equal; never more than the replay, nor a step that is shorter than its slowest
 stage's work (tests)."""

@@ -20,7 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from draws.plans_brute import _configurations, _one_row
+from draws.plans_brute import configurations, one_row
 from plan_brute import Question, brute, told, wrong_best, wrong_certificate
 from test_knobs import CHOICES, KNOBS
 
@@ -113,13 +113,13 @@ def question(draw: random.Random) -> Question | None:
     )
     names = {n for n, *_ in pairs}
     try:
-        while _configurations(asked) > MOST:
+        while configurations(asked) > MOST:
             sizes, choices, _ = space_of(asked.asked)
             own: Mapping[tuple[str, ...], int] = {**{c.names: len(c.rows) for c in choices}, **{a.names: len(a.columns[0]) for a in sizes}}
             free = [n for n, several in own.items() if several > 1 and not names & set(n)]
             if not free:
                 return None
-            chosen, row = _one_row(draw, asked, draw.choice(free))
+            chosen, row = one_row(draw, asked, draw.choice(free))
             asked = replace(asked, fixed={**asked.fixed, **dict(zip(chosen, row))})
     except InputError:
         return None

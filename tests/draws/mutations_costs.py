@@ -299,12 +299,6 @@ MEMORY = (
 
 PIPELINE = (
     of(
-        "algebra/reductions.py",
-        ("a stage of 1F1B waits for its first micro-batch", "- after + first + last)", "- after + last)", "schedules.py"),
-        ("and for its last", "- after + first + last)", "- after + first)", "schedules.py"),
-        ("only where it has more of them than are under way", " * minimum(1, maximum(0, m - behind + 1))", "", "schedules.py"),
-    )
-    + of(
         "pipeline/exchanges.py",
         ("the last stage receives no gradient", "else o.stage < last)", "else True)", "exchanges.py"),
         ("what is made and what is needed next go together", "frozenset(sent + [o for", "frozenset([o for", "exchanges.py"),
@@ -312,6 +306,9 @@ PIPELINE = (
     )
     + of(
         "pipeline/schedules.py",
+        ("a stage of 1F1B waits for its first micro-batch", "- after + first + last)", "- after + last)", "schedules.py"),
+        ("and for its last", "- after + first + last)", "- after + first)", "schedules.py"),
+        ("only where it has more of them than are under way", " * is_positive(m - behind + 1)", "", "schedules.py"),
         (
             "1F1B has p - i micro-batches in flight",
             "exchanges * tc,\n        minimum(m, p - i)",

@@ -106,27 +106,27 @@ def drawn(draw: random.Random, models: Sequence[str], points: int) -> Question |
     texts = list(ALLOWED[framework])
     draw.shuffle(texts)
     for text in texts:
-        if _configurations(asked) >= points:
+        if configurations(asked) >= points:
             break
         if text.split("=")[0] not in {t.split("=")[0] for t in asked.allowed}:
             asked = replace(asked, allowed=(*asked.allowed, text))
-    while _configurations(asked) > 4 * points:
+    while configurations(asked) > 4 * points:
         sizes, choices, _ = space_of(asked.asked)
         free = [c for c in choices if len(c.rows) > 1] + [c for c in sizes if len(c.columns[0]) > 1]
         if not free:
             return None
-        names, row = _one_row(draw, asked, draw.choice(free).names)
+        names, row = one_row(draw, asked, draw.choice(free).names)
         asked = replace(asked, fixed={**asked.fixed, **dict(zip(names, row))})
         asked = replace(asked, allowed=tuple(t for t in asked.allowed if t.split("=")[0] not in names))
-    return asked if _configurations(asked) >= points else None
+    return asked if configurations(asked) >= points else None
 
 
-def _configurations(asked: Question) -> int:
+def configurations(asked: Question) -> int:
     sizes, choices, _ = space_of(asked.asked)
     return math.prod(len(a.columns[0]) for a in sizes) * math.prod(len(c.rows) for c in choices)
 
 
-def _one_row(draw: random.Random, asked: Question, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+def one_row(draw: random.Random, asked: Question, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     sizes, choices, _ = space_of(asked.asked)
     rows = {**{a.names: tuple(zip(*a.columns)) for a in sizes}, **{c.names: c.rows for c in choices}}
     return names, draw.choice(rows[names])
@@ -136,7 +136,7 @@ def checked(draw: random.Random, asked: Question, of: Brute) -> list[str]:
     found, search = told(asked)
     wrong = [*wrong_best(found, asked.top, of), *wrong_certificate(found, search, of)]
     sizes, choices, _ = space_of(asked.asked)
-    names, row = _one_row(draw, asked, draw.choice([*(a.names for a in sizes), *(c.names for c in choices)]))
+    names, row = one_row(draw, asked, draw.choice([*(a.names for a in sizes), *(c.names for c in choices)]))
     which = draw.randrange(len(names))
     wrong += _again(found, _fixed(asked, names[which], row[which]), of, names[which], row[which])
     if asked.allowed:
