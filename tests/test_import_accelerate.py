@@ -185,3 +185,18 @@ def test_what_the_launcher_alone_says(tmp_path: Path) -> None:
         script(tmp_path, "trl sft --config sft.yaml --accelerate_config zero4")
     with pytest.raises(InputError, match="--config names 'none.yaml', which is not here"):
         script(tmp_path, "trl sft --config none.yaml")
+
+
+def test_gradients_of_every_micro_batch_and_paged_states(tmp_path: Path) -> None:
+    """open-instruct's finetune.py: shards of gradients wait unless it synchronises each batch; bitsandbytes' Adam with weights in few bits alone."""
+    start = "accelerate launch --mixed_precision bf16 --num_processes 8 --use_fsdp finetune.py --model_name_or_path meta-llama/Llama-3.1-8B \\\n"
+    sizes = "  --max_seq_length 4096 --per_device_train_batch_size 1 --gradient_accumulation_steps 4 --use_8bit_optimizer True"
+    found = {}
+    for more in ("", "--sync_each_batch", "--use_lora True --use_qlora True"):
+        made = script(tmp_path, f"{start}{sizes} {more}")
+        strategy = made.placed()
+        fates = {row.key: row.fate for row in made.rows}
+        found[more] = strategy.gradient_sync, strategy.optimizer_bits, fates["use_8bit_optimizer"], fates.get("no_sync"), fates.get("sync_each_batch")
+    assert found[""] == ("last_microbatch", 32, "no_cost_effect", "derived", None)
+    assert found["--sync_each_batch"] == ("every_microbatch", 32, "no_cost_effect", None, "mapped")
+    assert found["--use_lora True --use_qlora True"] == ("last_microbatch", 8, "mapped", "derived", None)

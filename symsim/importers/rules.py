@@ -15,6 +15,9 @@ from symsim.inputs.strategy import default_dp
 Strategy = dict[str, Any]
 
 
+_MAIN_STAY = "timed as with it; without it fp32 main parameters stay on the device beside their copies: 4 bytes a parameter of a shard more"
+
+
 def settle(keys: Keys, strategy: Strategy, architecture: Architecture | None, who: str) -> None:
     """Apply every rule to the strategy in place. who: the framework, for the ledger's sentences.
 
@@ -47,7 +50,6 @@ def states_on_host(keys: Keys, strategy: Strategy) -> None:
     )
 
 
-_MAIN_STAY = "timed as with it; without it fp32 main parameters stay on the device beside their copies: 4 bytes a parameter of a shard more"
 Changed = tuple[str, Any, str] | None
 
 

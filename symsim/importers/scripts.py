@@ -38,11 +38,22 @@ def respelt(given: Mapping[str, Given]) -> tuple[dict[str, Given], dict[str, str
         if own in given:
             found.setdefault(name, given[own])
             called[name] = own
+    if "optim" not in given and (_is_on(given, "use_qlora") or _is_on(given, "dpo_use_paged_optimizer")):
+        # open-instruct e6c3044a (2026-08-20), finetune.py, dpo_tune_cache.py: bitsandbytes' Adam, whose states are paged
+        own = next(name for name in ("use_8bit_optimizer", "dpo_use_paged_optimizer", "use_qlora") if _is_on(given, name))
+        found["optim"] = Given("paged_adamw_8bit" if own == "use_8bit_optimizer" else "paged_adamw_32bit", given[own].where)
+        if own != "use_qlora":
+            del found[own]
+            called["optim"] = own
     rank = given.get(_RANK_ALONE)
     if rank is not None and natural(str(rank.value)):
         found |= {"lora_r": rank, "use_peft": Given(True, rank.where)}
         called |= {"lora_r": _RANK_ALONE}
     return found, called
+
+
+def _is_on(given: Mapping[str, Given], name: str) -> bool:
+    return name in given and str(given[name].value).casefold() == "true"
 
 
 def as_called(rows: Sequence[Entry], called: Mapping[str, str]) -> list[Entry]:

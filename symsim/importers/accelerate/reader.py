@@ -81,6 +81,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _others(keys, kind)
     stored(trainer, strategy)
     narrow_gathers(keys, strategy, "fp8_config.enable_fsdp_float8_all_gather")
+    _synchronised(keys, trainer, strategy)
     settle(keys, strategy, architecture, "Accelerate")
     rows = [row for row in keys.finish() if row.value != "(default)" or row.fate in ("derived", "not_modelled")]
     further = [
@@ -119,6 +120,14 @@ def _launched(file: Document | None, started: Started) -> Document:
     if "distributed_type" not in data:
         data["distributed_type"] = "NO" if str(data.get("num_processes")) == "1" else "MULTI_GPU"
     return Document(data, started.launch.where, {**base.lines, **started.launch.lines})
+
+
+def _synchronised(keys: Keys, trainer: Keys, strategy: dict[str, Any]) -> None:
+    """Shards of gradients that are reduced in every micro-batch (GradientAccumulationPlugin), where they wait for the last without it."""
+    if strategy.get("gradient_sync") == "last_microbatch" and trainer.flag("sync_each_batch", False, to="gradient_sync"):
+        del strategy["gradient_sync"]
+        for one in (keys, trainer):
+            one.rows.pop("no_sync", None)
 
 
 def _batch(trainer: Keys, options: "Options", strategy: dict[str, Any]) -> None:

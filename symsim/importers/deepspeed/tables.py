@@ -219,7 +219,9 @@ SCRIPT: dict[str, Silent] = {
     **silent("not_modelled", "rows are packed to max_packed_tokens: --var seq_length=N and packed_document_length=N say so", "use_packed_ds"),
     **silent("no_cost_effect", "read with use_packed_ds", "max_packed_tokens"),
     **silent("not_modelled", "rows of the vocabulary alone are trained beside what is", "unfreeze_lm_head"),
-    **silent("not_modelled", "states in 8 bits: 2 bytes a parameter in place of 8", "use_8bit_optimizer dpo_use_paged_optimizer"),
+    **silent(
+        "no_cost_effect", "read with use_qlora or dpo_use_paged_optimizer, and these with each other", "use_8bit_optimizer dpo_use_paged_optimizer"
+    ),
     **silent("no_cost_effect", LENGTH, "num_epochs"),
     **silent(
         "not_modelled",
@@ -238,8 +240,13 @@ SCRIPT: dict[str, Silent] = {
     **silent("no_cost_effect", "a fused update, as here by default", "fused_optimizer"),
     **silent("not_modelled", "base weights in another few bits: 1/4 to 1 byte a parameter; 2 bytes here", "bits", (16, "16")),
     **silent("no_cost_effect", "read with bits", "double_quant quant_type"),
-    **silent("no_cost_effect", "a term of the loss of experts", "load_balancing_loss load_balancing_weight"),
-    **silent("no_cost_effect", "gradients go into their sums at every micro-batch either way", "sync_each_batch"),
+    **silent("not_modelled", "an auxiliary loss over router logits: below 1 % of a step", "load_balancing_loss"),
+    **silent("no_cost_effect", "read with load_balancing_loss", "load_balancing_weight"),
+    **silent(
+        "not_modelled",
+        "DDP reduces gradients in every micro-batch in place of the last; DeepSpeed does either way",
+        "sync_each_batch",
+    ),
     **silent("no_cost_effect", "read with use_peft alone", "lora_r lora_dropout lora_target_modules lora_modules_to_save use_dora"),
     **silent("no_cost_effect", "a number of adapters' beginnings, or the task that their configuration names", "lora_alpha lora_task_type"),
     **silent("no_cost_effect", "which shards are gathered of weights in few bits", "bnb_4bit_quant_storage"),

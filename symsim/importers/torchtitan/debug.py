@@ -1,6 +1,6 @@
 """torchtitan's debug models, which no hub has: their sizes as configs of Hugging Face.
 
-torchtitan b5bcd76c (2026-08-21), torchtitan/models/llama3/__init__.py, qwen3/__init__.py, deepseek_v3/__init__.py, gpt_oss/__init__.py _debugmodel.
+torchtitan b5bcd76c (2026-08-21), torchtitan/models/llama3/__init__.py, qwen3/__init__.py, deepseek_v3/__init__.py _debugmodel.
 """
 
 from __future__ import annotations
