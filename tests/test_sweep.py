@@ -581,11 +581,26 @@ def test_a_front_takes_an_axis_as_a_column_too(tmp_path):
     assert rows and {r["zero"] for r in rows} <= {"0", "1"} and {r["schedule"] for r in rows} <= {"1f1b", "gpipe"}
 
 
-def test_a_size_may_be_left_to_what_it_follows_from():
-    """`null` along an axis of a size or degree: not given there, as an evaluation without it."""
-    base = "tp=2,sp=true,pp=4,vpp=2,dp=8,ep=4,num_microbatches=16"
-    for name, value in (("microbatch_group_size_per_vp_stage", 8), ("etp", 1)):
-        rows = {str(row[name]): row for row in rows_of("mixtral-8x7b", {name: [None, value]}, strategy=base)}
-        for given, row in ((None, rows["null"]), (value, rows[str(value)])):
-            alone = symsim.derive("mixtral-8x7b", f"{base},{name}={given}" if given else base, system="h100-sxm")
-            assert row["time.step"] == pytest.approx(float(alone.value("time.step")), rel=1e-12)
+EXPERTS = "tp=2,sp=true,pp=4,vpp=2,dp=8,ep=4,num_microbatches=16"
+
+
+@pytest.mark.parametrize(
+    ("model", "base", "name", "value"),
+    [
+        # sizes and degrees that follow from others where they are not given
+        ("mixtral-8x7b", EXPERTS, "microbatch_group_size_per_vp_stage", 8),
+        ("mixtral-8x7b", EXPERTS, "etp", 1),
+        # symbols that stages have under one of the values alone
+        ("llama3-8b", "tp=4,pp=2,num_microbatches=8,recompute=full", "num_microbatches_with_partial_activation_checkpoints", 1),
+        ("llama3-8b", "tp=4,pp=2,num_microbatches=8", "assume.pipeline_scatter_gather", True),
+    ],
+)
+def test_what_is_given_at_one_of_two_points(model: str, base: str, name: str, value: Any):
+    """Rows that one program computes together are those of each evaluation; `null` along an axis: not given there."""
+    values = ([False, True], ["false", "true"]) if value is True else ([None, value], [None, value])
+    rows = rows_of(model, {name: values[0]}, strategy=base)
+    assert len(rows) == 2
+    for row, given in zip(sorted(rows, key=lambda row: str(row[name]) not in ("null", "False")), values[1]):
+        alone = symsim.derive(model, base, overrides={} if given is None else {name: given}, system="h100-sxm")
+        assert row["time.step"] == pytest.approx(float(alone.value("time.step")), rel=1e-12)
+        assert row["memory.peak"] == alone.value("memory.peak")

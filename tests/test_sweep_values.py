@@ -64,12 +64,6 @@ CASES: dict[str, tuple[str, str | None, list[str], list[str]]] = {
     "adapters": ("llama3-8b", "h100-sxm", ["tuner_type=full,lora", "lora_rank=4,64", "tp=1,2", "sp==tp>1", "pp=1,3", "dp=1,4", *SIZES], []),
     "frozen layers": ("llama3-8b", "h100-sxm", ["freeze_parameters=embedding+layers.0-9,norm", "zero=1,3", "dp=1,4", *SIZES], []),
     "HSDP": ("llama3-8b", "h100-sxm", ["zero=1,3", "dp=8,16", "num_distributed_optimizer_instances=1,2,4", *SIZES], []),
-    "micro-batches that keep all, or none of which is given": (
-        "llama3-8b",
-        "h100-sxm",
-        ["recompute=full", "pp=2,4", "vpp=1,2", "num_microbatches_with_partial_activation_checkpoints=null,1,2", *SIZES],
-        [],
-    ),
     "recompute": ("llama3-8b", "h100-sxm", ["recompute=none,full", "pp=1,2,3", "vpp=1,2", "recompute_method=uniform,block", *SIZES], []),
     "selective": ("llama3-8b", "h100-sxm", ["recompute=selective", "recompute_modules=core_attn,core_attn+mlp,layernorm", "tp=1,2", *SIZES], []),
     "schedules": (
@@ -93,7 +87,6 @@ CASES: dict[str, tuple[str, str | None, list[str], list[str]]] = {
     "fp8": ("deepseek-v3", "h800-sxm", ["fp8=none,blockwise", "ep=8,32", "dp=32", "pp=4,8", *SIZES], []),
     "linear attention": ("qwen3-next-80b-a3b", "h100-sxm", MOE, []),
     "windows": ("gemma-3-12b", "h100-sxm", ["seq_length=512,4096,32768", "tp=1,2", "dp=1,2", *SIZES], []),
-    "shares of boundary tensors": ("llama3-8b", "h100-sxm", ["assume.pipeline_scatter_gather=false,true", "pp=2,4", "tp=4", *SIZES], []),
     "conventions": ("llama3-8b", "h100-sxm", ["assume.causal=full,half,exact", "assume.memory=allocated,reserved", "tp=1,2", *SIZES], []),
     "systems": ("llama3-8b", None, ["system=h100-sxm,b200-sxm,a100-sxm-80", "tp=1,8", "dp=1,8", *SIZES], []),
     "bandwidths": ("llama3-8b", "h100-sxm", ["B_2=25 GB/s,50 GB/s,100 GB/s", "alpha_1=1 us,2 us", "tp=2,8", "dp=2,16", *SIZES], []),

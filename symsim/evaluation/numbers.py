@@ -279,6 +279,12 @@ class Evaluation:
             self._own[stage.index] = found
         return self._own[stage.index]
 
+    @property
+    def gathers_boundaries(self) -> bool:
+        """Whether stages have numbers of what they gather on arrival, whether or not this strategy does."""
+        # a sweep asks for them where another of its strategies gathers; `get` is no reading of an assumption
+        return self.assumptions.get("pipeline_scatter_gather") == "true"
+
     @cached_property
     def _own(self) -> dict[int, Mapping[str, Number]]:
         return {}
@@ -310,8 +316,7 @@ class Evaluation:
         if partial is not None:
             window = window_of(self.strategy, stage.index)
             found |= {"window_i": window, "whole_i": min(partial, window)}
-        # a sweep asks for them where another of its strategies gathers; `get` is no reading of an assumption
-        if self.assumptions.get("pipeline_scatter_gather") == "true":
+        if self.gathers_boundaries:
             found |= {"received_i": stage.received, "returned_i": stage.sent}
         return found
 

@@ -199,7 +199,7 @@ class Reported:
         """The stages of a pipeline; those of another variant where all options that they read are the same."""
         result, space = variant.result, variant.family.space
         fields = {**variant.fields, **{n: field_at(variant.fields[n], point) for n in SPLITS}}
-        key = (pp, vpp, variant.family.spelt(result.model), result.assumptions.get("pipeline_scatter_gather"), *result.lowered.checkpointed)
+        key = (pp, vpp, variant.family.spelt(result.model), result.gathers_boundaries, *result.lowered.checkpointed)
         known = space.pipelines.setdefault(key, {})
         for read, pipelines in known.items():
             found = pipelines.get(repr([fields[n] for n in read]))
