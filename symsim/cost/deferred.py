@@ -32,8 +32,8 @@ def deferred(strategy: Strategy) -> Expr:
     return minimum(symbol("m"), limit) if limit else symbol("m")
 
 
-def waiting(book: Derivation, lowered: Lowered) -> Key | None:
-    """What one of them keeps, defined: the input of the output layer, as it is kept, and the gradient of the logits. None where nothing waits."""
+def define_waiting(book: Derivation, lowered: Lowered) -> Key | None:
+    """Defines what one of them keeps: the input of the output layer, as it is kept, and the gradient of the logits. None where nothing waits."""
     if not lowered.profile.strategy.defer_embedding_wgrad_compute:
         return None
     meaning = "bytes that wait for a micro-batch's weight gradient of the output layer: its input and the gradient of the logits"

@@ -10,7 +10,7 @@ from symsim.algebra.key import layers, of_block, of_stage
 from symsim.algebra.kinds import DEPTH, HEAD, in_words
 from symsim.algebra.quantity import BYTE, NONE, Quantity
 from symsim.cost.count import label
-from symsim.cost.deferred import deferred, waiting
+from symsim.cost.deferred import deferred, define_waiting
 from symsim.cost.memory_mirrored import mirrored, of_other
 from symsim.cost.memory_rank import LIVENESS, Rank, ahead, away, define_away, define_stage, saved_layers, stream, total
 from symsim.cost.repeated import kept_whole
@@ -144,7 +144,7 @@ def _last_chunk(rank: Rank) -> tuple[Expr, Expr]:
 
 def _waiting(rank: Rank) -> Expr:
     """What waits for weight gradients of the output layer, where the stage has it."""
-    key = waiting(rank.book, rank.lowered)
+    key = define_waiting(rank.book, rank.lowered)
     return ZERO if key is None else deferred(rank.strategy) * key.expr * symbol("loss_i")
 
 

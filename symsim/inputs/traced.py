@@ -244,11 +244,8 @@ class _Recorder:
         return found.fget(self) if isinstance(found, property) and found.fget is not None else getattr(self.strategy, name)
 
 
-class _Missing:
-    """What a derivation has not come to yet: no pass read it so."""
-
-
-_MISSING = _Missing()
+# the value of what a derivation has not come to yet: no pass read it so
+_MISSING = object()
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from symsim.algebra.expr import ZERO, expr
+from symsim.algebra.expr import ZERO, Expr, expr
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, of_stage
 from symsim.algebra.key import of_block as block_key
 from symsim.algebra.kinds import HEAD
 from symsim.algebra.quantity import SECOND, Definition
 from symsim.cost.count import Counted
+from symsim.cost.deferred import deferred
 from symsim.cost.memory_activations import in_flight
 from symsim.evaluation.numbers import Evaluation
 from symsim.frameworks.choices import framework_of
@@ -185,8 +186,14 @@ class Tables:
     def exchanges(self) -> Array:
         """How often the pipeline waits for a boundary tensor, where its closed form says how often."""
         bubble = schedule_of(self._variant.result.strategy).bubble
-        often = bubble.substitute({"tc": expr(1)}) - bubble.substitute({"tc": ZERO})
-        return self._values([self._around.base.lower(often)])[0]
+        return self.of_sizes(bubble.substitute({"tc": expr(1)}) - bubble.substitute({"tc": ZERO}))
+
+    def of_sizes(self, amount: Expr) -> Array:
+        """What follows from sizes alone, at points."""
+        key = "sizes", amount
+        if key not in self._vectors:
+            self._vectors[key] = self._values([self._around.base.lower(amount)])[0]
+        return cast(Array, self._vectors[key])
 
     @cached_property
     def capacity(self) -> Array:
@@ -447,9 +454,9 @@ class Least:
             of_layer = [self._of_layer(name, (plain, None if in_full is None else in_full / groups)) for plain, in_full in kept]
             known[name] = self._tables.spread(_least(of_layer), self._at)
         at = self._at
-        none, deferred = np.zeros(len(at)), self._deferred()
+        none, waits = np.zeros(len(at)), self._deferred()
         return [
-            place.alive[at] * sum((place.often[name][at] * own for name, own in known.items()), none) + place.loss[at] * deferred for place in places
+            place.alive[at] * sum((place.often[name][at] * own for name, own in known.items()), none) + place.loss[at] * waits for place in places
         ]
 
     def _deferred(self) -> Array:
@@ -461,8 +468,7 @@ class Least:
         each = [self._amounts(way, HEAD, False).waiting for way in ways]
         if any(one is None for one in each):
             return nothing
-        m, limit = self._tables.m[self._at], strategy.wgrad_deferral_limit
-        return self._tables.spread(_least(cast("list[Array]", each)), self._at) * (np.minimum(m, limit) if limit else m)
+        return self._tables.spread(_least(cast("list[Array]", each)), self._at) * self._tables.of_sizes(deferred(strategy))[self._at]
 
 
 def _least(amounts: Iterable[Array]) -> Array:

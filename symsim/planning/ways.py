@@ -21,7 +21,7 @@ from symsim.algebra.quantity import SECOND, Definition, total
 from symsim.cost.block_time import block_time, kernel_times
 from symsim.cost.collectives import Network
 from symsim.cost.count import count_parameters, define_kept, derived_sizes
-from symsim.cost.deferred import waiting
+from symsim.cost.deferred import define_waiting
 from symsim.cost.memory_rank import rank_of
 from symsim.cost.memory_static import define_static
 from symsim.cost.reserve import RESERVES, define_reserve
@@ -336,7 +336,7 @@ def _block(book: Derivation, profile: Profile, mesh: Mesh, network: Network, nam
         block_time(book, network, lowered, name, whole, form, kernels)
         define_kept(book, name, form, profile, whole)
     if name == HEAD:
-        waiting(book, lowered)
+        define_waiting(book, lowered)
 
 
 class _NotYet(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from symsim.algebra.expr import ONE, ZERO, Call, Expr, Number, expr, symbol
@@ -107,17 +107,14 @@ class Ink:
             shorter, before = self.kinds.compared(self.kinds.summed(shorter)), shorter
             self.indices |= {"k": "kind of a layer; without a range a sum or a maximum over it goes over all"} if shorter != before else {}
             first = self.equation(name, shorter, value, unit, beside=beside)
-        for inside_of in (self._calls, _sums):
-            if first.length > LONGEST and inside_of is _sums:
-                shorter, more = self._apart(name, shorter, _LONG_CALL / 2)
-                apart += more
-                first = self.equation(name, shorter, value, unit, beside=beside)
-            while first.length > LONGEST and (inside := inside_of(shorter)):
-                whole, argument = max(inside, key=lambda found: len(latex(found[1], self.names)))
-                part, new = self.parts.argument(name, argument)
-                shorter = shorter + whole * (symbol(part) - argument)
-                apart += [(part, argument)] if new else []
-                first = self.equation(name, shorter, value, unit, beside=beside)
+        first, shorter, more = self._named_inside(self._calls, first, name, shorter, value, unit, beside)
+        apart += more
+        if first.length > LONGEST:
+            shorter, more = self._apart(name, shorter, _LONG_CALL / 2)
+            apart += more
+            first = self.equation(name, shorter, value, unit, beside=beside)
+            first, shorter, more = self._named_inside(_sums, first, name, shorter, value, unit, beside)
+            apart += more
         while first.length > LONGEST and len(shorter.terms) > 2:
             part, argument = self.parts.rest(name, shorter)
             shorter = shorter + symbol(part) - argument
@@ -127,6 +124,26 @@ class Ink:
         for inner, argument in apart:
             made += self.spelled(inner, argument, beside=beside)
         return made
+
+    def _named_inside(
+        self,
+        inside_of: Callable[[Expr], list[tuple[Expr, Expr]]],
+        first: Equation,
+        name: str,
+        shorter: Expr,
+        value: Number | None,
+        unit: Unit | None,
+        beside: float,
+    ) -> tuple[Equation, Expr, list[tuple[str, Expr]]]:
+        """An equation too long to be read, with the longest of what is inside of it as symbols; and what each new one stands for."""
+        apart = []
+        while first.length > LONGEST and (inside := inside_of(shorter)):
+            whole, argument = max(inside, key=lambda found: len(latex(found[1], self.names)))
+            part, new = self.parts.argument(name, argument)
+            shorter = shorter + whole * (symbol(part) - argument)
+            apart += [(part, argument)] if new else []
+            first = self.equation(name, shorter, value, unit, beside=beside)
+        return first, shorter, apart
 
     def _fitted(self, equation: Equation, expression: Expr, ending: str, beside: float) -> Equation:
         """A lone max or min too long for its line, broken between its arguments."""
