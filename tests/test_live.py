@@ -206,7 +206,7 @@ def chosen(beside: Variants) -> Iterator[tuple[dict[str, str], dict[str, Any], E
 @needs_browser
 @pytest.mark.parametrize("case", [*CASES[1:3], DUALPIPE], ids=lambda case: case[0])
 def test_other_choices_of_a_page_are_what_eval_gives(case: tuple[str, str, str], tmp_path: Path) -> None:
-    """Every pipeline, recomputation, and sequence parallelism or none; at sizes that the rules of each allow."""
+    """Every pipeline, recomputation, FP8 or none, and sequence parallelism or none; at sizes that the rules of each allow."""
     result, asked = result_of(case), ("time.step", "mfu", "memory.peak", "memory.activations", "params.per_rank", "flops.recompute", "world")
     beside, inputs, draw = variants(result), inputs_on(case), random.Random(5)
     rules = rules_of(beside.derived, inputs)
@@ -257,12 +257,15 @@ def test_a_page_moves_its_pipeline_and_what_runs_again(case: tuple[str, str, str
 def test_what_cannot_run_is_not_offered() -> None:
     """Experts under tp need sequence parallelism, DualPipe's hidden exchanges no recomputed layers, and tp of 1 splits nothing along a sequence."""
     offered = {case[0]: {c.name: [said for said, _ in c.values] for c in variants(result_of(case)).choices} for case in (*CASES, DUALPIPE)}
-    assert offered["llama3-8b"] == {"recompute": ["none", "selective, core_attn", "full"]}
+    assert offered["llama3-8b"] == {"recompute": ["none", "selective, core_attn", "full"], "fp8": ["none", "delayed"]}
     assert offered["llama3-70b"]["recompute"] == ["full", "none", "selective, core_attn"] and offered["llama3-70b"]["sp"] == ["on", "off"]
-    assert offered["deepseek-v2-lite"].keys() == {"pipeline", "recompute"}
+    assert offered["deepseek-v2-lite"].keys() == {"pipeline", "recompute", "fp8"}
+    # an A100 has no rate for it
+    assert offered["gemma-2-9b"].keys() == {"pipeline", "recompute"}
     assert offered["deepseek-v3"] == {
         "pipeline": ["pp = 16, vpp = 1", "pp = 8, vpp = 1", "pp = 32, vpp = 1"],
         "recompute": ["selective, layernorm+mla_up_proj+moe_act", "none"],
+        "fp8": ["blockwise", "none"],
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import System
 from symsim.lowering.lowered import Kept, Lowered
 
 # options that are given with `recompute` alone
@@ -16,6 +17,20 @@ OF_RECOMPUTATION = (
     *("recompute_method", "recompute_num_layers", "recompute_layers_per_stage", "recompute_modules", "recompute_operations"),
     *("num_microbatches_with_partial_activation_checkpoints", "distribute_saved_activations", "synchronize_checkpoint_boundary"),
 )
+# options that a recipe of FP8 alone has
+_OF_FP8 = (
+    *("fp8_param_gather", "fp8_output_proj", "fp8_dot_product_attention", "fp8_multi_head_attention", "keep_fp8_transpose_cache"),
+    *("recompute_from_fp8", "num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16", "moe_router_padding_for_quantization"),
+)
+
+
+def of_fp8(strategy: Strategy, system: System | None) -> dict[str, dict[str, Any]]:
+    """Of the other recipe of FP8 that is worth a try its name and its options: none where there is one, else Megatron's own where the system has a
+    rate for it."""
+    if strategy.fp8 != "none":
+        defaults = {n: Strategy.model_fields[n].default for n in _OF_FP8 if getattr(strategy, n) != Strategy.model_fields[n].default}
+        return {"none": {"fp8": "none", **defaults}}
+    return {} if system is not None and system.accelerator.peak.fp8 is None else {"delayed": {"fp8": "delayed"}}
 
 
 def beside(result: Evaluation, options: Mapping[str, Any]) -> Evaluation:

@@ -1,4 +1,4 @@
-"""Derivations that a page can show beside its own: of other pipelines, of what runs again in backward, with and without sequence parallelism."""
+"""Derivations that a page can show beside its own: of other pipelines, of what runs again in backward, with and without FP8 or sequence parallelism."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 from symsim.cost.step_time import exposed_axes
 from symsim.errors import InputError
-from symsim.evaluation.beside import OF_RECOMPUTATION, beside
+from symsim.evaluation.beside import OF_RECOMPUTATION, beside, of_fp8
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.settings import text_of
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import System
 
 Options = Mapping[str, Any]
 Value = tuple[str, Options]
@@ -53,17 +54,18 @@ def variants(result: Evaluation) -> Variants:
         return made[str(options)]
 
     choices = []
-    for choice in _choices(result.strategy):
+    for choice in _choices(result.strategy, result.system):
         left = tuple(value for value in choice.values if not isinstance(of([value]), str))
         if len(left) > 1:
             choices.append(replace(choice, values=left))
     return Variants(tuple(choices), tuple(map(of, product(*(c.values for c in choices)))))
 
 
-def _choices(strategy: Strategy) -> Iterator[Choice]:
+def _choices(strategy: Strategy, system: System | None) -> Iterator[Choice]:
     """What can be chosen; of a value that is the page's own nothing is changed."""
     yield Choice("pipeline", "stages, and chunks of layers that a rank runs", r"p,\,v", ((_pipeline(strategy, {}), {}), *_pipelines(strategy)))
     yield Choice("recompute", "what runs again in backward instead of being kept", "", ((_again(strategy), {}), *_recomputed(strategy)))
+    yield Choice("fp8", "recipe of matrix products in FP8", "", ((strategy.fp8, {}), *(of_fp8(strategy, system).items())))
     if strategy.tp > 1:
         text, other = ("on", "off") if strategy.sp else ("off", "on")
         yield Choice("sp", "sequence parallelism within the ranks of tp", "", ((text, {}), (other, {"sp": not strategy.sp})))

@@ -26,9 +26,11 @@ def whole(value: Number) -> int:
 
 
 def human(value: Number, unit: Unit) -> str:
-    """'383.87 TFLOP', '1.75 GiB', '671.03 B', '1.749 s'; counts are exact below the first prefix."""
+    """'383.87 TFLOP', '1.75 GiB', '671.03 B', '1.749 s', '2.315 ps/byte'; counts are exact below the first prefix."""
     if unit == SECOND:
         return seconds(value)
+    if unit == SECOND / BYTE:
+        return f"{float(value) * 1e12:.4g} ps/byte"
     if unit == NONE and isinstance(value, float):
         return plain(value)
     base, prefixes = _SCALES.get(unit, (1000, ("",)))

@@ -8,7 +8,7 @@ from typing import Any
 
 from symsim.algebra.quantity import BYTE
 from symsim.errors import InputError
-from symsim.evaluation.beside import beside
+from symsim.evaluation.beside import beside, of_fp8
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.settings import text_of
 from symsim.lowering.checks import check
@@ -204,8 +204,8 @@ def _options(step: Step) -> Iterator[dict[str, Any]]:
     layers = int(step.result.numbers["L"])
     if "t_bubble" in large and strategy.vpp == 1 and strategy.schedule == "1f1b" and layers % depth == 0 and layers > depth:
         yield {"vpp": layers // depth, "overlap_p2p_comm": True}
-    if strategy.fp8 == "none" and step.system.accelerator.peak.fp8 is not None and "t_compute" in large:
-        yield {"fp8": "delayed"}  # Megatron's own recipe
+    if "t_compute" in large:
+        yield from of_fp8(strategy, step.system).values()
     if strategy.cuda_graph_impl == "none" and step.launching > _WORTH * float(step.stage(step.slowest)["t_stage"]):
         # a graph of a layer is Megatron's
         yield {"cuda_graph_impl": "local" if strategy.fusion == "te" else "full_iteration"}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from symsim.algebra.expr import ONE, ZERO, Call, Expr, Number, expr, symbol
-from symsim.algebra.quantity import BYTE, Unit
+from symsim.algebra.quantity import BYTE, ELEMENT, NONE, SECOND, Unit
 from symsim.algebra.reading import LONGEST
 from symsim.algebra.typeset import bracket_size, is_sum, latex, lines, names_of, symbol_latex, width, word
 from symsim.evaluation.numbers import Evaluation
@@ -73,7 +73,7 @@ class Ink:
             left,
             (start + made[0], *made[1:]),
             name,
-            meaning=definition.meaning if definition is not None else "",
+            meaning=definition.meaning if definition is not None else self.parts.meanings.get(name, ""),
             value=human(value, unit) if value is not None and unit is not None else "",
         )
 
@@ -94,9 +94,17 @@ class Ink:
         room = LINE - max(width(symbol_latex(name, self.names)), beside) - width("=")
         return len(lines(expression, self.names, room, room, _ending(expression, value, unit))) == 1
 
-    def spelled(self, name: str, expression: Expr, value: Number | None = None, unit: Unit | None = None, beside: float = 0.0) -> list[Equation]:
+    def spelled(
+        self,
+        name: str,
+        expression: Expr,
+        value: Number | None = None,
+        unit: Unit | None = None,
+        beside: float = 0.0,
+        known: Mapping[str, Number] | None = None,
+    ) -> list[Equation]:
         """The equation; what stands inside a max or min too long for a line, and sums of a formula too long to be read, follow as
-        equations of their own."""
+        equations of their own, with their values where all that they stand on is known."""
         shorter, apart = self._apart(name, expression)
         first = self.equation(name, shorter, value, unit, beside=beside)
         if first.length > LONGEST:
@@ -122,8 +130,15 @@ class Ink:
             first = self.equation(name, shorter, value, unit, beside=beside)
         made = [self._fitted(first, shorter, _ending(shorter, value, unit), beside)]
         for inner, argument in apart:
-            made += self.spelled(inner, argument, beside=beside)
+            worth = argument.evaluate(known) if known is not None and argument.symbols() <= known.keys() else None
+            own = self._unit(argument, unit) if worth is not None else None
+            made += self.spelled(inner, argument, worth, own, beside, known)
         return made
+
+    def _unit(self, argument: Expr, unit: Unit | None) -> Unit | None:
+        """That of the definitions which a part adds up, where all are alike; else of what it is a part of."""
+        found = {self.parts.book[name].unit for name in argument.symbols() & self.parts.book.keys()} - {NONE}
+        return found.pop() if len(found) == 1 and found <= {BYTE, ELEMENT, SECOND} else unit
 
     def _named_inside(
         self,

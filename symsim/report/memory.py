@@ -108,7 +108,7 @@ def _equations(step: Step, ink: Ink, names: Sequence[str], short: bool) -> Equat
     told = {n: own if own[1] or book[n].key.quantity != "M_at" else (own[0], None, None) for n, own in told.items()}
     if short:
         told = {n: own for n, own in told.items() if book[n].key.quantity == "M_at" or not book[n].key.part or ink.fits(n, *own, beside=widest)}
-    made = [e for n, own in told.items() for e in ink.spelled(n, *own, beside=widest)]
+    made = [e for n, own in told.items() for e in ink.spelled(n, *own, widest, values)]
     nothing = [n for n in names if not book[n].expr]
     return Equations((*made, ink.zeros(nothing)) if nothing else tuple(made))
 

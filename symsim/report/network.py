@@ -6,7 +6,7 @@ from symsim.algebra.key import of_block
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import SECOND, Definition
 from symsim.ir.collectives import carried_by
-from symsim.report.amounts import rate, seconds
+from symsim.report.amounts import human, rate, seconds
 from symsim.report.document import Code, Column, Equations, Math, Paragraph, Row, Section, Spans, Table, joined, spans
 from symsim.report.ink import Ink, in_units
 from symsim.report.step import Step
@@ -36,7 +36,7 @@ def section(step: Step, ink: Ink) -> Section:
     if not network:
         return Section("Messages between ranks", (Paragraph(spans("Nothing is sent.")),), 2)
     spelled = _first_of_each(network)
-    equations = [e for d in spelled for e in ink.spelled(d.symbol, d.expr, numbers[d.symbol], d.unit if d.unit == SECOND else None)]
+    equations = [e for d in spelled for e in ink.spelled(d.symbol, d.expr, numbers[d.symbol], d.unit)]
     table = Table(
         spans("Messages of each block, one micro-batch, one rank: what they take, what runs beside them, and what of them that does not hide."),
         columns,
@@ -63,8 +63,15 @@ def _network(step: Step, ink: Ink, network: list[Definition]) -> Table:
             continue
         value = float(step.result.numbers[d.symbol])
         ink.defined[d.symbol] = None
-        words = in_units(seconds(value)) if d.unit == SECOND else rf"{value * 1e12:.4g}\,\mathrm{{ps/byte}}"
-        rows.append(Row((Math(f"{ink.names[d.symbol]} = {words}"), d.meaning, rate(1 / value, "B/s") if d.unit != SECOND and value else "")))
+        rows.append(
+            Row(
+                (
+                    Math(f"{ink.names[d.symbol]} = {in_units(human(value, d.unit))}"),
+                    d.meaning,
+                    rate(1 / value, "B/s") if d.unit != SECOND and value else "",
+                )
+            )
+        )
     columns = (Column("value", 18), Column("meaning", 26), Column("bandwidth", 9, True))
     return Table(spans("Seconds a byte, and latencies, of every group and collective."), columns, tuple(rows))
 

@@ -18,6 +18,19 @@ from symsim.inputs.system import Peak
 
 # by the quantity of a definition, or a rate of the system, in an argument of a maximum: the first that is there says what it is
 _KINDS = {"delta": "tree", "alpha": "ring", "Phi": "compute", "B_hbm": "memory", "t_launch": "host", "e": "exposed", "W": "working", "M": "held"}
+_WORDS = {
+    "tree": "of an all-reduce over a tree",
+    "ring": "of an all-reduce over a ring",
+    "compute": "that multiplying takes at its rate",
+    "memory": "that reading and writing takes at its rate",
+    "host": "that the host takes to launch kernels",
+    "exposed": "with what nothing hides",
+    "working": "with what kernels work on",
+    "held": "with what stays",
+    "part": "the larger of what is compared",
+}
+# by what compares them: of a part of its own kind the name, and what it is
+_OWN = {"t_place": ("wait", "what the pipeline takes beyond one micro-batch on all ranks, if rank i makes the others wait")}
 _PEAKS = frozenset({"Phi", *(f"Phi_{kind}" for kind in Peak.model_fields)})
 _FOOT = re.compile(r"_(?:\{((?:[^{}]|\{[^{}]*\})*)\}|([A-Za-z0-9]))")  # of a name, its own braces included
 _FEWEST = 2
@@ -31,6 +44,7 @@ class Parts:
     def __init__(self, book: Mapping[str, Definition], names: Mapping[str, str], local: Callable[[str, str], str]):
         """names: LaTeX by symbol; local: makes a symbol of the report, of a name and its LaTeX."""
         self.book, self.names, self.local = book, names, local
+        self.meanings: dict[str, str] = {}
         self._arguments: dict[Expr, str] = {}
         self._sums: dict[frozenset[str], str] = {}
         self._often: Counter[tuple[str, str]] = Counter()
@@ -39,16 +53,17 @@ class Parts:
         """The symbol of what a definition's maximum compares, and whether it is new."""
         if argument in self._arguments:
             return self._arguments[argument], False
-        kind, axis = self._kind(argument)
+        kind, axis = self._kind(argument) if owner not in _OWN else (_OWN[owner][0], "")
         key = self.book[owner].key if owner in self.book else None
         letter = key.quantity[0] if key is not None and key.quantity[1:2] in ("", "_") else "t"
-        stage = "^{(i)}" if key is not None and key.scope == "stage" else ""
+        stage = "^{(i)}" if key is not None and key.scope == "stage" or owner in _OWN else ""
         taken, words = set(self._arguments.values()), [kind]
         while f"{letter}{stage}: {', '.join(words)}" in taken:
             words = [kind, axis] if axis and len(words) == 1 else [kind, str(len(taken))]
         name = f"{letter}{stage}: {', '.join(words)}"
         below = ",".join(w if w.isdigit() else word(w) for w in words)
         self._arguments[argument] = self.local(name, f"{letter}{stage}_{{{below}}}")
+        self.meanings[name] = _OWN[owner][1] if owner in _OWN else _WORDS.get(kind, "")
         return name, True
 
     def rest(self, owner: str, expression: Expr) -> tuple[str, Expr]:

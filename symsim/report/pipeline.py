@@ -47,7 +47,9 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
 
 
 def _equations(step: Step, ink: Ink, name: str, expression: Expr, short: bool) -> list[Equation]:
-    return ink.spelled(name, expression.substitute(step.nothing) if short else expression, step.result.step_numbers[name], SECOND)
+    return ink.spelled(
+        name, expression.substitute(step.nothing) if short else expression, step.result.step_numbers[name], SECOND, known=step.result.step_numbers
+    )
 
 
 def _where(ink: Ink, holding: Iterable[tuple[Expr, Expr]]) -> Spans:

@@ -28,7 +28,7 @@ def section(step: Step, ink: Ink) -> Section:
     equations = ink.spelled("n_bucket", buckets.expr, slowest["n_bucket"], beside=widest) if buckets is not None else []
     for d in defined:
         if d.symbol not in step.never and d is not own:
-            equations += ink.spelled(d.symbol, d.expr, slowest[d.symbol], SECOND, beside=widest)
+            equations += ink.spelled(d.symbol, d.expr, slowest[d.symbol], SECOND, widest, slowest)
     if nothing:
         equations.append(ink.zeros(nothing))
     values = f"Values are those of stage {step.slowest}, whose micro-batch takes longest." if step.depth > 1 else "There is one stage."

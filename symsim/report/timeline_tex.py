@@ -8,7 +8,7 @@ from symsim.report.document import Timeline
 from symsim.report.timeline import COLOURS, DARKER, MANY, MOST_RANKS, NAMES, is_second, notes_of, schedule_times
 
 _WIDTH, _LEFT, _ROW, _NARROWEST, _GAP = 172.0, 14.0, 4.6, 2.1, 4.0  # millimetres
-_LOWER = 3.2  # a row of many
+_LOWER = 2.5  # a row of many
 
 
 def picture(part: Timeline) -> str:

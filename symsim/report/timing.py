@@ -45,7 +45,11 @@ def _of(step: Step, ink: Ink, name: str, short: bool = False) -> list[Equation]:
     expression = definition.expr.substitute(step.nothing) if short else definition.expr
     # sums that cancel leave a rest of rounding
     value = value if abs(value) > ROUNDING * step.number("t_step") else 0.0
-    return ink.spelled(name, expression, value, SECOND) if definition.unit == SECOND else [_ratio(ink, definition, expression, value)]
+    return (
+        ink.spelled(name, expression, value, SECOND, known=step.result.step_numbers)
+        if definition.unit == SECOND
+        else [_ratio(ink, definition, expression, value)]
+    )
 
 
 def _parts(step: Step) -> Table:
@@ -63,6 +67,9 @@ def _over_stages(step: Step, equations: Sequence[Equation], short: bool) -> Para
         said.append("What stands behind a bar says of which rank a value is: of the one where the quantity named there is the largest. ")
     if r"\overline" in written:
         said.append(_MIRRORED)
+    if any(e.key == "t_place" for e in equations):
+        said += ["The ranks wait for the one that makes them wait longest, ", Math(r"t^{(i)}_{\mathrm{wait}}"), ": its own ", Math("m - 1")]
+        said.append(" micro-batches, and its idle time before its first backward and after its last forward. ")
     if _TRILLION in written:
         said += ["Cost and energy are those of ", Math(_TRILLION), " tokens. "]
     return Paragraph(spans(*said, _LEFT_OUT if short else ""))
