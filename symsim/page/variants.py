@@ -1,4 +1,4 @@
-"""Derivations that a page can show beside its own: of other pipelines, of what runs again in backward, with and without FP8 or sequence parallelism."""
+"""Derivations that a page can show beside its own: of other pipelines and recomputation, with and without FP8 or sequence parallelism."""
 
 from __future__ import annotations
 
