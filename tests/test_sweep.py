@@ -593,6 +593,8 @@ EXPERTS = "tp=2,sp=true,pp=4,vpp=2,dp=8,ep=4,num_microbatches=16"
         # symbols that stages have under one of the values alone
         ("llama3-8b", "tp=4,pp=2,num_microbatches=8,recompute=full", "num_microbatches_with_partial_activation_checkpoints", 1),
         ("llama3-8b", "tp=4,pp=2,num_microbatches=8", "assume.pipeline_scatter_gather", True),
+        # null is the strategy's, though the model has a key of that name
+        ("llama3-8b", "tp=4,pp=2,num_microbatches=8", "mtp_num_layers", 1),
     ],
 )
 def test_what_is_given_at_one_of_two_points(model: str, base: str, name: str, value: Any):

@@ -138,9 +138,12 @@ class Space:
         if len(values) > _MOST_READ:
             raise InputError(f"{self.option} {name}: {len(values)} values, which are read one by one; at most {_MOST_READ} are")
         place, found = None, []
+        # of what is the model's and the strategy's, a strategy alone has null
+        strategys = field_name in Strategy.model_fields and any(text_of(v) == "null" for v in values)
         for value in values:
             try:
                 asked = split_settings([f"{name}={text_of(value)}"])
+                asked = asked._replace(strategy={field_name: value}, architecture={}) if strategys and asked.architecture else asked
             except InputError as error:
                 raise InputError(str(error).replace("--set", self.option)) from None
             own, made = self._setting(name, asked, value)

@@ -92,7 +92,8 @@ def _sorted(pairs: Iterable[tuple[str, Any]]) -> Settings:
         if name.startswith("assume."):
             target: tuple[str, ...] = ("assume", name.removeprefix("assume."))
             settings.assumptions[target[1]] = text
-        elif field == RANKS or field in Strategy.model_fields and field not in Architecture.model_fields:
+        # null is a strategy's, of what is the model's by default
+        elif field == RANKS or field in Strategy.model_fields and (field not in Architecture.model_fields or text == "null"):
             target = (field,)
             settings.strategy[field] = text if takes_text(field) else parse_value(text)
         elif name in architecture_keys() or (name.startswith("layer_kinds.") and name.count(".") == 2):

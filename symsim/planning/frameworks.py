@@ -70,6 +70,9 @@ _DATA_OVERLAP = Choice(("overlap_grad_reduce", "overlap_param_gather"), ((False,
 
 _AS_CUT = ((False, False),)
 
+# the loss is of the next token, and no weight is stored in fewer bits than products read
+_PRETRAINING = {"task_type": ("causal_lm",), "quantize_base": ("none",)}
+
 FRAMEWORKS: dict[str, Framework] = {
     "megatron": Framework(
         "Megatron-LM",
@@ -104,7 +107,7 @@ FRAMEWORKS: dict[str, Framework] = {
             "optimizer_cpu_offload=true,use_precision_aware_optimizer=true",
             "schedule=zb_h1",
         ),
-        {"optimizer": ("adam", "sgd", "sgd_momentum", "lion", "muon"), "optimizer_bits": (32,)},
+        {"optimizer": ("adam", "sgd", "sgd_momentum", "lion", "muon"), "optimizer_bits": (32,), **_PRETRAINING},
     ),
     "torchtitan": Framework(
         "torchtitan",
@@ -120,7 +123,7 @@ FRAMEWORKS: dict[str, Framework] = {
             Choice(("recompute",), (("none",), ("full",), ("sac_mm_attn",))),
         ),
         ("cross_entropy_fusion=chunked", "offload_parameters=true", "fusion=eager"),
-        {"optimizer": ("adam", "sgd", "sgd_momentum", "muon"), "optimizer_bits": (32,)},
+        {"optimizer": ("adam", "sgd", "sgd_momentum", "muon"), "optimizer_bits": (32,), **_PRETRAINING},
     ),
     "deepspeed": Framework(
         "DeepSpeed",
