@@ -180,6 +180,7 @@ def test_a_page_answers_from_its_address_and_by_its_sliders(tmp_path: Path) -> N
     assert list(shares) == [name for _, name in most[:3]] and list(shares.values()) == pytest.approx([-share for share, _ in most[:3]], rel=0.02)
     assert found["furthest"].endswith("all else as set: no value of b; no value of s.")
     assert found["before"].startswith(f"One step takes {float(there.value('time.step')):.4g}".rstrip("0"))
+    assert f" on {there.value('world')} ranks: " in found["before"]
     assert found["address"] == address and found["after"] != found["before"]
     assert re.fullmatch(rf"#b=2&B_2=\d+(\.\d+)?&memory={tight}&kept=1", found["then"])
 

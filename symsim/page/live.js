@@ -52,7 +52,9 @@ const verdict = found => {
   const beside = kept ? `, beside which ${spoken(kept, "byte", "")} should stay free` : "";
   if (found["time.step"] === undefined) return `A rank needs ${spoken(peak, "byte", "")} of memory${beside}.`;
   const memory = `${peak + kept <= room ? "fits" : peak <= room ? "fits, tight" : "does not fit"}: ${spoken(peak, "byte", "")} of ${spoken(room, "byte", "")}${beside}`;
-  return `One step takes ${spoken(found["time.step"], "s", "")}: ${four(found.tokens_per_second)} tokens a second, MFU ${spoken(found.mfu, "1", "mfu")}; it ${memory}.`;
+  // degrees and stages that are moved take other ranks, and tokens a second are of all of them
+  const ranks = found.world === undefined ? "" : ` on ${four(found.world)} rank${found.world === 1 ? "" : "s"}`;
+  return `One step takes ${spoken(found["time.step"], "s", "")}${ranks}: ${four(found.tokens_per_second)} tokens a second, MFU ${spoken(found.mfu, "1", "mfu")}; it ${memory}.`;
 };
 const bar = (parts, found, most, limit, unit, words) => {
   let x = 0, drawn = "";

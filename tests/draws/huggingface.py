@@ -899,7 +899,10 @@ def main() -> int:
     parser.add_argument("--saved", action="store_true", help="configs as transformers writes them, not as they are drawn")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
-    types = tuple(given.types.split(","))
+    from transformers import CONFIG_MAPPING
+
+    # one that the transformers at hand has not is not drawn, unless it is asked for
+    types = tuple(n for n in given.types.split(",") if given.types != ",".join(TYPES) or SAME_CLASS.get(n, n) in CONFIG_MAPPING)
     start = time.time()
     tasks = [(given.seed, i, given.flops_every, types, given.saved) for i in range(given.count)]
     if given.jobs > 1:
