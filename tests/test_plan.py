@@ -165,7 +165,7 @@ def test_parts_of_a_difference_add_up(made: Plan) -> None:
 def test_a_plan_of_a_job_trains_what_the_job_trains(tmp_path: Path) -> None:
     (tmp_path / "model.yaml").write_text(shown("model", "smollm2-135m"))
     (tmp_path / "strategy.yaml").write_text("tuner_type: lora\nlora_rank: 4\nquantize_base: nf4\noptimizer: muon\ntp: 3\n")
-    asked = ["-y", "h100-sxm", "--world", "1", "--global-batch-size", "4", "--fits-with", "90%", "--json"]
+    asked = ["-y", "h100-sxm", "--world", "1", "--global-batch-size", "4", "--fits-with", "90%", "--framework", "deepspeed", "--json"]
     of_job = run("plan", str(tmp_path), *asked, "--fix", "lora_rank=16")
     told = "it keeps tuner_type=lora,lora_rank=4,quantize_base=nf4, and --fix keeps more"
     assert of_job.stderr == f"symsim: a plan looks for a strategy of its own: of that in {tmp_path} {told}\n"
