@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from symsim.inputs.models import load_model
+from symsim.planning.frameworks import FRAMEWORKS
 from tests.plan_brute import Question, brute, told, wrong_best, wrong_certificate
 
 FEW: dict[str, Any] = {"cp": 1, "vpp": 1, "overlap_grad_reduce": True}
@@ -36,7 +37,9 @@ EXPERTS: dict[str, Any] = {**FEW, "tp": 1, "pp": 1}
     ],
     ids=["dense", "deepspeed", "experts", "last stage", "waiting", "quantized", "nothing fits"],
 )
-def test_a_plan_says_of_each_configuration_what_it_is(asked: Question) -> None:
+def test_a_plan_says_of_each_configuration_what_it_is(asked: Question, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a framework of tensor ranks that says of no value that it lacks it
+    monkeypatch.setitem(FRAMEWORKS, "megatron", replace(FRAMEWORKS["megatron"], known={}))
     of = brute(asked)
     found, search = told(asked)
     assert not wrong_best(found, asked.top, of) and not wrong_certificate(found, search, of)
