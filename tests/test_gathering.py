@@ -237,7 +237,7 @@ def test_megatrons_weight_shards_are_groups_of_fsdp() -> None:
     made = load_job("megatron", *_WORDS, *"--tensor-model-parallel-size 2 --tensor-parallel-num-weight-shards 8".split(), model="llama3-8b")
     strategy = dict(made.strategy or {})
     expected = {"zero": 3, "num_distributed_optimizer_instances": 4, "outer_dp_sharding_strategy": "optim", "tp": 2, "dp": 16}
-    assert {name: strategy[name] for name in expected} == expected and made.assumptions["fsdp_unit"] == "module"
+    assert {name: strategy[name] for name in expected} == expected and "fsdp_unit" not in made.assumptions
     assert {row.fate for row in made.rows if row.key.endswith("weight-shards")} == {"mapped"}
     one = load_job("megatron", *_WORDS, *"--tensor-model-parallel-size 2 --tensor-parallel-num-weight-shards 2".split(), model="llama3-8b")
     assert dict(one.strategy or {})["zero"] == 1
@@ -245,11 +245,51 @@ def test_megatrons_weight_shards_are_groups_of_fsdp() -> None:
         load_job("megatron", *_WORDS, *"--tensor-model-parallel-size 2 --tensor-parallel-num-weight-shards 6".split(), model="llama3-8b")
 
 
-def test_weight_shards_of_experts_alone_are_said_with_their_share() -> None:
-    words = "--expert-model-parallel-size 4 --expert-tensor-parallel-num-weight-shards 2".split()
-    found = load_job("megatron", *_WORDS, *words, model="mixtral-8x7b")
-    row = next(row for row in found.rows if row.key == "--expert-tensor-parallel-num-weight-shards")
-    assert row.fate == "not_modelled" and "a rank would keep 1/2 of their bytes" in row.why
+def _experts_sharded(*words: str) -> Any:
+    """Mixtral on 32 ranks in bf16, with 8 ranks to an expert, as Megatron's words say."""
+    job = load_job("megatron", *_WORDS, *"--expert-model-parallel-size 4 --global-batch-size 128".split(), *words, model="mixtral-8x7b")
+    return derive(load_model("mixtral-8x7b").architecture, Strategy.model_validate(dict(job.strategy or {})), job.assumptions, None, SYSTEM)
+
+
+def test_weight_shards_of_experts_alone() -> None:
+    """Experts are cut over groups of their ranks and gathered for every use; all others are as under the distributed optimizer (Megatron-LM
+    docs/api-guide/core/generalized_tensor_parallel.md)."""
+    plain, cut = _experts_sharded(), _experts_sharded("--expert-tensor-parallel-num-weight-shards", "2")
+    assert cut.strategy.expert_shard_ranks == 2
+    dense, expert = (int(first(plain, f"P_stage_{part}")) for part in ("dense", "expert"))
+    for name, width in (("M_stage_weights", 2), ("M_stage_gradients", 4)):
+        assert (first(plain, name), first(cut, name)) == ((dense + expert) * width, (dense + expert // 2) * width)
+    assert first(plain, "M_stage_optimizer") == first(cut, "M_stage_optimizer") == pytest.approx(12 * (dense / 32 + expert / 8))
+    ways = [{(m.op, m.dtype, m.per) for m in messages(r) if m.axis.endswith("dp_cp")} for r in (plain, cut)]
+    assert ways[0] == ways[1] == {("reduce_scatter", "fp32", "step"), ("all_gather", "bf16", "step")}
+    own = [m for m in messages(cut) if m.axis == "intra_edp"]
+    gathers = [("all_gather", phase, "microbatch") for phase in ("backward", "forward")]
+    assert sorted((m.op, m.phase, m.per) for m in own) == [*gathers, ("reduce_scatter", "backward", "microbatch")]
+    assert {int(m.group.evaluate(cut.stage_numbers(cut.stages[0]))) for m in own} == {2}
+    # a layer's experts are gathered as it runs, and the next one's with them
+    layer, running = expert // LAYERS, "M_at_backward_moe"
+    assert first(plain, running) - first(cut, running) == expert // 2 * 6 - layer * 2 * 2
+
+
+def test_weight_shards_of_other_weights_alone() -> None:
+    """Those of experts are whole on every rank then."""
+    cut = _experts_sharded("--tensor-parallel-num-weight-shards", "8")
+    assert cut.strategy.expert_shard_ranks == 1
+    dense, expert = (int(first(cut, f"P_stage_{part}")) for part in ("dense", "expert"))
+    assert first(cut, "M_stage_weights") == 2 * (dense // 8 + expert)
+    assert {(m.op, m.per) for m in messages(cut) if m.axis == "inter_edp"} == {("reduce_scatter", "step"), ("all_gather", "step")}
+    assert not [m for m in messages(cut) if m.axis in ("edp", "intra_edp")]
+
+
+def test_shards_of_experts_that_are_none() -> None:
+    moe = load_model("mixtral-8x7b").architecture
+    for given, said in (
+        ({"zero": 1}, "expert_shard_ranks=2 says over how many ranks FSDP .zero=3. shards experts, and zero is 1"),
+        ({"zero": 3, "expert_shard_ranks": 3}, "expert_shard_ranks=3 does not divide the 8 ranks that share an expert; valid: 1, 2, 4, 8"),
+        ({"zero": 3, "num_distributed_optimizer_instances": 8}, "give outer_dp_sharding_strategy=optim"),
+    ):
+        with pytest.raises(InputError, match=said):
+            derive(moe, Strategy(**{"dp": 8, "expert_shard_ranks": 2, **given}), {}, None, None)
 
 
 def test_megatrons_hybrid_fsdp() -> None:

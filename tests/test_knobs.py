@@ -52,6 +52,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "zero": (DENSE, {"dp": 8}, 0),
     "num_distributed_optimizer_instances": (DENSE, {"dp": 8}, 2),
     "outer_dp_sharding_strategy": (DENSE, {"dp": 8, "zero": 3, "num_distributed_optimizer_instances": 2}, "optim"),
+    "expert_shard_ranks": (MOE, {"dp": 8, "ep": 2, "zero": 3}, 2),
     "log_num_zeros_in_grad": (DENSE, {}, True),
     "log_params_norm": (DENSE, {}, True),
     "reshard_after_forward": (DENSE, {"dp": 8, "zero": 3}, False),

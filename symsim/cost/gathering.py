@@ -15,6 +15,7 @@ from symsim.algebra.expr import ONE, ZERO, Expr, expr, floor, maximum, minimum, 
 from symsim.algebra.key import layers, of_block
 from symsim.cost.count import counted_parameters
 from symsim.cost.shared_weights import borrowed
+from symsim.inputs.strategy import Strategy
 from symsim.ir.block import MODULES, Op, Tensor
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import elements
@@ -27,8 +28,24 @@ def held(lowered: Lowered, block: str, *, expert: bool | None = None) -> Expr:
     return sum((of_block("P", block, module=m).expr for m in MODULES if m in own), ZERO)
 
 
+def replicated(strategy: Strategy, expert: bool) -> bool:
+    """Whether the experts, or all other parameters, are whole on every rank where FSDP shards the rest (Megatron-LM
+    docs/api-guide/core/generalized_tensor_parallel.md: groups of weight shards for experts alone, or for the others)."""
+    if strategy.zero != 3 or strategy.expert_shard_ranks is None:
+        return False
+    return (strategy.expert_shard_ranks if expert else strategy.dp * strategy.cp // strategy.num_distributed_optimizer_instances) == 1
+
+
+def unsharded(lowered: Lowered, block: str, *, expert: bool | None = None) -> Expr:
+    """Of the parameters that a rank holds of a block, those of a part that is whole on every rank."""
+    parts = [part for part in (False, True) if replicated(lowered.profile.strategy, part) and expert in (None, part)]
+    return sum((held(lowered, block, expert=part) for part in parts), ZERO)
+
+
 def never_sharded(lowered: Lowered, block: str, *, expert: bool | None = None) -> Expr:
-    """Of those, the parameters that stay whole on every rank, for they are small."""
+    """Of those, the parameters that stay whole on every rank, for they are small, or of a part that is not sharded."""
+    if whole := unsharded(lowered, block, expert=expert):
+        return whole
     threshold = lowered.profile.strategy.param_persistence_threshold
     if not threshold or lowered.profile.strategy.zero != 3:
         return ZERO
@@ -43,9 +60,11 @@ def small(size: Expr, threshold: int) -> Expr:
 def sharded(lowered: Lowered, placed: Placed, op: Op) -> Expr:
     """1 where an operation reads a parameter that is sharded, else 0."""
     threshold = lowered.profile.strategy.param_persistence_threshold
+    read = [placed.block.tensors[t] for t in op.inputs if placed.block.tensors[t].kind == "parameter"]
+    if read and all(replicated(lowered.profile.strategy, t.module == "experts") for t in read):
+        return ZERO
     if not threshold:
         return ONE
-    read = [placed.block.tensors[t] for t in op.inputs if placed.block.tensors[t].kind == "parameter"]
     return 1 - product(small(_alone(lowered, placed, t), threshold) for t in read)
 
 

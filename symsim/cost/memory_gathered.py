@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from symsim.algebra.expr import ZERO, Expr, expr, maximum, minimum, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, expr, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, of_block
 from symsim.algebra.kinds import EMBEDDING, HEAD
-from symsim.cost.gathering import ahead, at_work, kept_layers
+from symsim.cost.gathering import ahead, at_work, kept_layers, replicated, unsharded
 from symsim.cost.held import before_output, held_output_layer, trained_of, trained_output_layer, trained_part
 from symsim.cost.memory_narrow import narrow_ahead, narrow_at_work, narrow_everywhere
 from symsim.cost.memory_rank import Rank, stream, total
@@ -27,7 +27,7 @@ def trained_parameters(rank: Rank, kind: str) -> Expr:
 
 def unit_bytes(rank: Rank, kind: str) -> Expr:
     """Bytes of a layer's parameters, gathered."""
-    return WIDTHS[rank.strategy.precision] * parameters_of(rank, kind) + instead_gathered(rank.lowered, kind)
+    return WIDTHS[rank.strategy.precision] * (parameters_of(rank, kind) - unsharded(rank.lowered, kind)) + instead_gathered(rank.lowered, kind)
 
 
 def gathered_width(rank: Rank, kind: str) -> Expr:
@@ -41,7 +41,13 @@ def reduction_buffer(rank: Rank, kind: str) -> Expr:
     bucket = rank.strategy.ddp_bucket_size
     if rank.assume["reduction_buffers"] != "none":
         return ZERO
-    return (trained_parameters(rank, kind) if bucket is None else expr(bucket)) * gradient_width(rank)
+    return (trained_parameters(rank, kind) - _replicated(rank, kind) if bucket is None else expr(bucket)) * gradient_width(rank)
+
+
+def _replicated(rank: Rank, kind: str) -> Expr:
+    """Of a layer's trained parameters, those of a part that is whole on every rank, whose gradients no micro-batch reduces."""
+    own = [key for key in _parameters(rank.book, kind) if replicated(rank.strategy, key.module == "experts")]
+    return total(trained_of(rank.book, "P", kind, key.module) for key in own)
 
 
 def whole_gradients(rank: Rank, name: str) -> Expr:
@@ -107,7 +113,7 @@ def copied_out(rank: Rank, name: str) -> Expr:
 
 def _several(rank: Rank) -> Expr:
     """1 where several ranks share parameters, 0 where one has all of its own (torch distributed/fsdp/_fully_shard/_fsdp_param_group.py unshard)."""
-    return minimum(1, shards(rank.lowered, False).shard - 1)
+    return ONE if rank.strategy.expert_shard_ranks is not None else minimum(1, shards(rank.lowered, False).shard - 1)
 
 
 def first_gather(rank: Rank) -> Expr:
@@ -126,6 +132,8 @@ def trained_root(rank: Rank) -> Expr:
 
 
 def root_parameters(rank: Rank) -> Expr:
+    if replicated(rank.strategy, False):
+        return ZERO
     found = of_block("P", EMBEDDING, module="embedding").expr * symbol("embedding_i") + held_output_layer(rank.book)
     for module in before_output(rank.book):
         found = found + of_block("P", HEAD, module=module).expr * symbol("last_layer_i")

@@ -15,6 +15,7 @@ from symsim.algebra.expr import ZERO, Expr, symbol
 from symsim.algebra.key import Key, layers
 from symsim.algebra.quantity import BYTE, Quantity
 from symsim.cost.count import label
+from symsim.cost.gathering import replicated
 from symsim.cost.memory_rank import Rank
 from symsim.cost.reduce import expert_groups, narrow_of_block, narrow_parameters, shards
 from symsim.cost.states import kept_beside_update
@@ -44,7 +45,13 @@ def narrow_copies(rank: Rank) -> Expr:
 def narrow_at_work(rank: Rank, kind: str) -> Expr:
     """Bytes of a layer's narrow forms, under zero=3, beside what is gathered of it or in its place."""
     recipe = recipe_of(rank.strategy)
-    return ZERO if recipe is None else narrow_of_block(rank.lowered, kind) * _bytes_at_work(rank, recipe)
+    return ZERO if recipe is None else _sharded(rank, kind) * _bytes_at_work(rank, recipe)
+
+
+def _sharded(rank: Rank, kind: str) -> Expr:
+    """A layer's weights that a recipe's products multiply, of the parts that are gathered."""
+    parts = [part for part in (False, True) if not replicated(rank.strategy, part)]
+    return narrow_of_block(rank.lowered, kind, parts[0] if len(parts) == 1 else None)
 
 
 def narrow_ahead(rank: Rank, kind: str) -> Expr:
@@ -52,7 +59,7 @@ def narrow_ahead(rank: Rank, kind: str) -> Expr:
     recipe, precision = recipe_of(rank.strategy), rank.strategy.precision
     if recipe is None or not rank.strategy.fp8_param_gather:
         return ZERO
-    return narrow_of_block(rank.lowered, kind) * (WIDTHS[recipe.gathers or precision] - WIDTHS[precision])
+    return _sharded(rank, kind) * (WIDTHS[recipe.gathers or precision] - WIDTHS[precision])
 
 
 def narrow_everywhere(rank: Rank) -> Expr:

@@ -19,7 +19,7 @@ from symsim.algebra.formula import Derivation
 from symsim.algebra.key import of_block
 from symsim.algebra.kinds import DEPTH, EMBEDDING, HEAD, in_words
 from symsim.cost.count import counted_parameters
-from symsim.cost.gathering import kept_layers, late, never_sharded
+from symsim.cost.gathering import kept_layers, late, never_sharded, replicated
 from symsim.cost.held import before_output, held_output_layer, some_frozen, trained_of, trained_output_layer, trained_part
 from symsim.cost.shared_weights import borrowed, lent
 from symsim.cost.stored import stored_elements, stored_type
@@ -70,15 +70,19 @@ class Shards:
 def expert_groups(lowered: Lowered) -> bool:
     """Megatron-Core gives experts their own gradient group when e > 1 or etp differs from tp (tensor_parallel/layers.py)."""
     strategy = lowered.profile.strategy
-    return strategy.ep > 1 or strategy.expert_tp != strategy.tp
+    return strategy.ep > 1 or strategy.expert_tp != strategy.tp or strategy.expert_shard_ranks is not None
 
 
 def shards(lowered: Lowered, expert: bool) -> Shards:
-    mesh = lowered.mesh
+    mesh, strategy = lowered.mesh, lowered.profile.strategy
     ranks = mesh.degree("edp") if expert else mesh.degree("dp") * mesh.group(mesh.context_axes)
-    instances = mesh.degree("inst")
-    inside = ranks / instances
-    return Shards(expert, ranks, inside, instances, ranks if lowered.profile.strategy.outer_dp_sharding_strategy == "optim" else inside)
+    inside, instances = ranks / mesh.degree("inst"), mesh.degree("inst")
+    if replicated(strategy, expert):
+        inside, instances = ONE, ranks
+    elif expert and strategy.expert_shard_ranks is not None:
+        inside = expr(strategy.expert_shard_ranks)
+        instances = ONE if strategy.expert_shard_ranks == strategy.expert_dp else ranks / strategy.expert_shard_ranks
+    return Shards(expert, ranks, inside, instances, ranks if strategy.outer_dp_sharding_strategy == "optim" else inside)
 
 
 def bucket_size(strategy: Strategy, ranks: Expr) -> Expr:

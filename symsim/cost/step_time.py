@@ -300,7 +300,7 @@ def define_tail(book: Derivation, network: Network, lowered: Lowered) -> None:
             rounds, own = strategy.vpp * reductions(strategy), beside / strategy.vpp
             behind = beside * symbol("m") * (1 - 1 / rounds)
             left = Quantity(maximum(c.expr - behind - own, c.expr / rounds - own, c.expr / several.expr), SECOND)
-        if _sharding(lowered) == 3 and lowered.profile.assumptions["fsdp_prefetch"] == "true" and c.expr:
+        if _sharding(lowered) == 3 and lowered.profile.assumptions["fsdp_prefetch"] == "true" and c.expr and strategy.expert_shard_ranks is None:
             # beside the last backward or the first forward, whose own gathers and scatters these replace
             left = Quantity(maximum(c.expr - beside, rooted[what].expr), SECOND)
         if beside_it[what] and left.expr != c.expr:
@@ -363,7 +363,7 @@ def _optimizer(lowered: Lowered, alone: bool = False) -> Quantity:
     for held, expert in ((trained_part(lowered, "dense"), False), (trained_part(lowered, "expert"), True)):
         group = shards(lowered, expert and apart)
         owned = held / (group.owners if strategy.zero else ONE)
-        whole = owned if strategy.zero == 3 else held
+        whole = held / group.shard if strategy.zero == 3 else held
         scaled = {"all": [whole], "owned": [owned], "both": [whole, owned], "collective": []}[lowered.profile.assumptions["gradient_scaling"]]
         passes = [whole * g] + ([held * 2 * g for held in scaled] if group.ranks != ONE and not compressed(lowered) else [])
         passes += [compression_passes(lowered, held, group.ranks)]

@@ -58,6 +58,8 @@ def gradient_buffers(result: Evaluation, stage: Stage) -> list[Buffer]:
         for kind, sizes in owned.items():
             if sizes:
                 shard = ranks[kind] // strategy.num_distributed_optimizer_instances
+                if kind == "expert" and strategy.expert_shard_ranks is not None:
+                    shard = strategy.expert_shard_ranks
                 padded = strategy.zero > 0
                 split = buckets(sizes, shard, limit, padded, padded and strategy.pad_buckets_for_high_nccl_busbw)
                 made.append(Buffer(chunk, kind, shard, tuple(split), sum(fills(sizes, limit, padded))))

@@ -68,6 +68,7 @@ CONDITIONAL = (
     "zero",
     "num_distributed_optimizer_instances",
     "outer_dp_sharding_strategy",
+    "expert_shard_ranks",
     "reshard_after_forward",
     "reshard_after_backward",
     "gradient_sync",
@@ -199,7 +200,7 @@ def _hides_nothing(what: str) -> Callable[[Evaluation, Strategy], bool]:
     keys = of_stage("c", what).text, of_stage("e", what).text
 
     def same(result: Evaluation, other: Strategy) -> bool:
-        prefetched = result.strategy.zero == 3 and result.assumptions["fsdp_prefetch"] == "true"
+        prefetched = result.strategy.zero == 3 and result.assumptions["fsdp_prefetch"] == "true" and result.strategy.expert_shard_ranks is None
         stages = (result.stage_numbers(result.stages[place]) for place in result.line.places)
         if result.strategy.zero == 2 or result.strategy.gradient_sync == "every_group":
             return False

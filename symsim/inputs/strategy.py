@@ -116,6 +116,11 @@ class Strategy(BaseModel):
         description="FSDP with several instances: optimizer states are replicated over them, or sharded too (HFSDP): gradients are scattered "
         "between instances once a step, and parameters gathered",
     )
+    expert_shard_ranks: Degree | None = Field(
+        None,
+        description="FSDP: ranks over which a copy of the experts is sharded, when not in as many copies as the others; a part on one rank alone "
+        "(these, or all ranks with an instance each) is not gathered: its gradients and states are those of a distributed optimizer",
+    )
     reshard_after_forward: bool | Degree = Field(
         True,
         description="FSDP: free gathered parameters after forward and gather them again in backward; "

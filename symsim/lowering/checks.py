@@ -372,7 +372,7 @@ def _data_parallel(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError(f"num_distributed_optimizer_instances={instances} needs zero=1 or above: there is no sharded optimizer to replicate")
     if ranks % instances:
         raise InputError(f"num_distributed_optimizer_instances={instances} does not divide dp*cp={ranks}; valid: {divisors(ranks)}")
-    if _has_moe(architecture) and strategy.expert_dp % instances:
+    if _has_moe(architecture) and strategy.expert_shard_ranks is None and strategy.expert_dp % instances:
         raise InputError(
             f"num_distributed_optimizer_instances={instances} does not divide the expert data-parallel degree "
             f"tp*cp*dp/(etp*ep)={strategy.expert_dp}; valid: {divisors(strategy.expert_dp)}"

@@ -83,7 +83,8 @@ def of_source(kind: str, source: Source, options: "Options", where: str, table: 
     allocator(keys, settings.assumptions, *ALLOCATOR)
     of_engine = megatron_deepspeed.engine(keys, source, strategy, settings.assumptions, architecture, options) if deepspeed else []
     notes = [*source.notes, *_ranks(keys, source, strategy, where)]
-    weight_shards(keys, strategy, settings.assumptions, settings.mixture or architecture is None)
+    mixture = settings.mixture or (architecture is not None and architecture.moe is not None)
+    weight_shards(keys, strategy, mixture, mixture or architecture is None)
     settle(keys, strategy, architecture, _WHO)
     if options.version is not None:
         notes.append(f"--version {options.version} changes nothing: defaults are those of Megatron-LM at commit d98e8a64")

@@ -14,32 +14,43 @@ _DENSE, _EXPERTS = "tensor_parallel_num_weight_shards", "expert_tensor_parallel_
 _SIZES = {_DENSE: "gtp_weight_remat_size", _EXPERTS: "expert_gtp_weight_remat_size"}
 
 
-def weight_shards(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], experts: bool) -> None:
-    """The groups of weight shards as FSDP of several instances, behind what says the data-parallel degree."""
+def weight_shards(keys: Keys, strategy: dict[str, Any], mixture: bool, experts: bool) -> None:
+    """The groups of weight shards as FSDP of several instances, behind what says the data-parallel degree.
+
+    mixture: the model has experts; experts: it may have.
+    """
     tp = int(strategy.get("tp", 1))
     degree = _degree(keys, _DENSE, tp)
     own = _degree(keys, _EXPERTS, int(strategy.get("etp", tp)))
     ranks = int(strategy["dp"]) * int(strategy.get("cp", 1))
-    if degree == 1:
-        for key in (_EXPERTS, _SIZES[_EXPERTS]):
-            if own > 1 and experts and keys.has(key):
-                told = f"a rank would keep 1/{own} of their bytes, and gather the rest twice and scatter gradients once a micro-batch"
-                keys.note(key, "not_modelled", why=f"of experts' weights alone: {told}")
+    told = experts and keys.has(_given(keys, _EXPERTS))
+    if degree == 1 and not (told and own > 1):
         return
-    if ranks % degree:
-        raise keys.wrong(_given(keys, _DENSE), f"tp times a divisor of the {ranks} ranks that share a weight")
     sharded = strategy.get("zero", 1) != 0
+    if degree == 1 and not sharded:
+        why = f"a rank would keep 1/{own} of experts' bytes, and gather the rest twice and scatter gradients once a micro-batch"
+        keys.note(_given(keys, _EXPERTS), "not_modelled", why=f"without use_distributed_optimizer the other states are whole: {why}")
+        return
+    of_experts = ranks * tp // (int(strategy.get("etp", tp)) * int(strategy.get("ep", 1)))
+    for size, shared, key in ((degree, ranks, _DENSE), (own if experts else 1, of_experts, _EXPERTS)):
+        if shared % size:
+            raise keys.wrong(_given(keys, key), f"{'etp' if key == _EXPERTS else 'tp'} times a divisor of the {shared} ranks that share a weight")
     strategy["zero"] = 3
     strategy.pop("num_distributed_optimizer_instances", None)
     if ranks > degree:
         strategy["num_distributed_optimizer_instances"] = ranks // degree
-        if sharded:
-            strategy["outer_dp_sharding_strategy"] = "optim"
-    assumptions["fsdp_unit"] = "module"
-    keys.note(_given(keys, _DENSE), "mapped", "zero, num_distributed_optimizer_instances", f"3, of groups of {degree} ranks: a gather a weight")
-    if experts and own > 1:
-        why = f"experts' weights have as many instances as the others: {ranks // degree}"
-        keys.note(_given(keys, _EXPERTS), "mapped", "num_distributed_optimizer_instances", why)
+    if sharded and (ranks > degree or (experts and of_experts > own)):
+        strategy["outer_dp_sharding_strategy"] = "optim"
+    if degree > 1:
+        keys.note(
+            _given(keys, _DENSE), "mapped", "zero, num_distributed_optimizer_instances", f"3, of groups of {degree} ranks, ahead of the computation"
+        )
+    if told or mixture:
+        strategy["expert_shard_ranks"] = own
+    if told:
+        why = f"groups of {own} ranks gather and scatter experts' weights" if own > 1 else "experts' weights are whole on every rank"
+        why += ", the others are whole on every rank" if degree == 1 else ""
+        keys.note(_given(keys, _EXPERTS), "mapped", "zero, expert_shard_ranks", why)
 
 
 def _given(keys: Keys, key: str) -> str:
