@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from symsim.errors import InputError, cut
 from symsim.importers.keys import Keys
 from symsim.importers.ranks import variable
+from symsim.inputs.architecture import Architecture
 from symsim.inputs.lengths import documents
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
@@ -52,6 +53,16 @@ def free_rows(keys: Keys, key: str, said: str, strategy: dict[str, Any]) -> None
         keys.note(key, "mapped", f"padding_free, {said}", "work of rows of the mean length, memory of the longest")
     else:
         keys.note(key, "derived", "seq_length", f"{LONGEST}; {_ASK}")
+
+
+def share_of_networks(model: Architecture, length: int) -> float:
+    """Of the FLOPs of a micro-batch of full rows, the share of feed-forward networks and experts, scores that a mask covers not counted."""
+    from symsim.evaluation.evaluated import evaluated
+    from symsim.evaluation.json_object import flops_by_module
+
+    found = flops_by_module(evaluated(model, Strategy(seq_length=length), {"causal": "half"}))
+    count = {module: one["forward"] + one["backward"] for module, one in found.items()}
+    return sum(count.get(module, 0) for module in ("mlp", "experts", "shared_experts")) / sum(count.values())
 
 
 def padded_rows(keys: Keys, key: str, said: str, strategy: dict[str, Any]) -> None:

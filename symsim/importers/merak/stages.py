@@ -124,9 +124,10 @@ def _stages(keys: Keys, strategy: dict[str, Any], model: Architecture | None, fa
             if key in keys.given:
                 keys.note(key, "not_modelled", why="the stages follow from the model; --of names it")
         return None, None
-    shards = _shards(keys, split, model, points, count)
-    if shards is None:
+    if split == "nearest_min_deps":
+        keys.note("split_method", _fate(keys, "split_method"), "pipeline_model_parallel_layout", _of_operations(strategy, model))
         return model, None
+    shards = _shards(keys, split, model, points, count)
     if any("f" in shard for shard in shards):
         model, shards = in_halves(model), [shard.replace("a", "t").replace("f", "t") for shard in shards]
     made = _cut(keys, method, shards, strategy["pp"], model, boundaries, faithful)
@@ -135,10 +136,7 @@ def _stages(keys: Keys, strategy: dict[str, Any], model: Architecture | None, fa
     return model, made
 
 
-def _shards(keys: Keys, split: str, model: Architecture, points: Sequence[str] | None, count: int | None) -> list[str] | None:
-    if split == "nearest_min_deps":
-        keys.note("split_method", _fate(keys, "split_method"), "pipeline_model_parallel_layout", f"shards are a few operations each; {_APPROXIMATE}")
-        return None
+def _shards(keys: Keys, split: str, model: Architecture, points: Sequence[str] | None, count: int | None) -> list[str]:
     if split == "layer_split":
         if points is not None:
             keys.note("custom_split_points", "mapped", "pipeline_model_parallel_layout", "a shard begins at every layer that is named")
@@ -154,6 +152,18 @@ def _shards(keys: Keys, split: str, model: Architecture, points: Sequence[str] |
     elif count is not None:
         keys.note("shard_count", "mapped", "pipeline_model_parallel_layout", f"{len(shards)} shards, which end where the residual stream is alone")
     return shards
+
+
+def _of_operations(strategy: dict[str, Any], model: Architecture) -> str:
+    """What nearest_min_deps changes at most. Where it cuts follows from the graph that torch.fx makes of the modelling code of the installed
+    transformers: Merak's own search over GPT-2 of 12, 24 and 48 layers (transformers 4.36.2) ends shards at the scores of attention, between norm
+    and feed-forward network, and in the middle of that; of 2, 4 and 8 stages the longest has 0.33 to 0.67 of a layer's parameters above the mean."""
+    layers, hidden = model.num_layers / strategy["pp"], model.hidden_size
+    inside = max([model.attention.num_attention_heads * strategy.get("seq_length", 0), *([2 * model.mlp.ffn_hidden_size] if model.mlp else [])])
+    most = f"{2 / 3 / layers:.0%} of its {layers:.3g} layers, and a boundary inside a layer sends up to {2 + inside / hidden:.3g} times the stream"
+    return (
+        f"shards of a third of a layer or so are taken as whole layers, an equal share for every stage: the longest may have 2/3 of one more, {most}"
+    )
 
 
 def _fate(keys: Keys, key: str) -> Any:

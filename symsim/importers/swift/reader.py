@@ -26,7 +26,7 @@ from symsim.importers.adapted import (
 )
 from symsim.importers.adapted import adapters as with_adapters
 from symsim.importers.assumed import ALLOCATOR, allocator
-from symsim.importers.documents import balanced, documents_said, free_rows, packed_rows
+from symsim.importers.documents import balanced, documents_said, free_rows, packed_rows, share_of_networks
 from symsim.importers.heads import TASKS, headed
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys, Silent
@@ -192,7 +192,13 @@ def _networks_without_padding(r: Reading, nowhere: bool) -> None:
         why = "rows have no padding anywhere" if nowhere else "read of micro-batches of several rows: one alone is as long as its sample"
         r.keys.note(key, "no_cost_effect", why=why)
     else:
-        r.keys.note(key, "not_modelled", why="rows are timed as full; of rows of mean length u feed-forward networks compute u / seq_length of that")
+        why = "rows are timed as full; of rows of mean length u feed-forward networks compute u / seq_length of that"
+        if r.architecture is not None:
+            share = share_of_networks(r.architecture, r.strategy.get("seq_length", 4096))
+            why += f": they are {share:.0%} of the step's FLOPs, which is the most that could go"
+        if r.strategy.get("sp"):
+            why += "; tensor-parallel ranks gather the stream twice a layer more, forward and backward"
+        r.keys.note(key, "not_modelled", why=why)
 
 
 _KINDS = {
