@@ -91,6 +91,18 @@ def test_some_drawn_job_needs_a_row(row: str, tmp_path: Path) -> None:
     assert any(needs(run) for run in _drawn().values())
 
 
+def test_linear_maps_are_two_leaves_under_fp8(tmp_path: Path) -> None:
+    """Queries of latent attention that are not compressed run again alone: the quantiser keeps their input (SimuMax v1.2, run as it is)."""
+    kept = json.loads((REDUCED / "simumax_drawn.json").read_text())
+    strategy = {name: value for name, value in kept["strategy"].items() if value is not None}
+    strategy |= {"fp8": True, "tp_size": 1, "cp_size": 1, "pp_size": 1, "ep_size": 1, "world_size": 2, "seq_len": 1024, "micro_batch_num": 1}
+    strategy |= {"enable_recompute": True, "recompute_granularity": "selective_recompute", "recompute_layer_num": 2, "attn_recompute": True}
+    model = {**kept["models"]["deepseekv2"], "layer_num": 2, "q_lora_rank": None}
+    at = answer({"system": ORACLE["systems"]["a100_pcie"], "strategy": strategy, "model": model}, tmp_path)
+    assert measured(at)["saved bytes"][0] == 783_925_248
+    assert 1000 * float(measured(at)[STEP][0]) == pytest.approx(1266.9, rel=0.01)
+
+
 def test_without_it_they_differ(tmp_path: Path) -> None:
     """The runs hold the differences, not symsim's own numbers."""
     run = ORACLE["runs"]["b200_deepseekv3_l4_ep8_megatron_recompute"]

@@ -187,6 +187,21 @@ def test_what_the_launcher_alone_says(tmp_path: Path) -> None:
         script(tmp_path, "trl sft --config none.yaml")
 
 
+def test_keys_of_scripts_that_change_a_step_where_they_are_off(tmp_path: Path) -> None:
+    """open-instruct's finetune.py until 2026: attn_implementation is eager without use_flash_attn, AdamW not fused without fused_optimizer."""
+    start = (
+        "accelerate launch --mixed_precision bf16 --num_processes 8 finetune.py --model_name_or_path meta-llama/Llama-3.1-8B --max_seq_length 4096"
+    )
+    for said, kernel, fate in (
+        ("True", None, "no_cost_effect"),
+        ("False", "eager", "not_modelled"),
+    ):
+        made = script(tmp_path, f"{start} --use_flash_attn {said} --fused_optimizer {said} --lora_bias {'none' if said == 'True' else 'all'}")
+        told = {row.key: row.fate for row in made.rows}
+        assert made.assumptions.get("attention_kernel") == kernel
+        assert (told["use_flash_attn"], told["fused_optimizer"], told["lora_bias"]) == ("mapped", fate, fate)
+
+
 def test_gradients_of_every_micro_batch_and_paged_states(tmp_path: Path) -> None:
     """open-instruct's finetune.py: shards of gradients wait unless it synchronises each batch; bitsandbytes' Adam with weights in few bits alone."""
     start = "accelerate launch --mixed_precision bf16 --num_processes 8 --use_fsdp finetune.py --model_name_or_path meta-llama/Llama-3.1-8B \\\n"

@@ -83,6 +83,11 @@ def test_modules_of_transformer_engine(tmp_path: Path) -> None:
     assert dict(made.strategy or {})["bias_activation_fusion"]
 
 
+def test_weight_gradients_in_sixteen_bits(tmp_path: Path) -> None:
+    for on, fate in ((True, "no_cost_effect"), (False, "not_modelled")):
+        assert {row.key: row.fate for row in job(tmp_path, te_fp8_wgrad=on).rows}["te_fp8_wgrad"] == fate
+
+
 def test_layers_of_mamba_have_its_parameters(tmp_path: Path) -> None:
     """Sizes of configs/mamba/mamba-130M.yml at ea7aefd8: state-spaces/mamba-130m's 129,135,360 parameters, 24 rows of padding and positions."""
     sizes = {"hidden_size": 768, "num_layers": 24, "num_attention_heads": 12, "max_position_embeddings": 2048, "norm": "rmsnorm"}

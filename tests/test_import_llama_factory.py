@@ -119,6 +119,7 @@ def test_rotations(tmp_path: Path) -> None:
     # peft: (h / o) blocks of o (o - 1) / 2 numbers for each map
     assert symsim.derive(made.architecture, strategy(made)).value("params.trained") == 32 * 2 * 4096 // 64 * (64 * 63 // 2)
     assert strategy(job(tmp_path, {"finetuning_type": "oft"}))["oft_block_size"] == 32
+    assert "24 an element of what goes into a rotated map" in rows(job(tmp_path, {"finetuning_type": "oft"}))["autocast"].why
     counted = job(tmp_path, {"finetuning_type": "oft", "oft_rank": 8, "oft_block_size": 0, "module_dropout": 0.1})
     assert {key: rows(counted)[key].fate for key in ("oft_rank", "module_dropout")} == {"oft_rank": "not_modelled", "module_dropout": "not_modelled"}
 

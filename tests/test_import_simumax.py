@@ -209,6 +209,14 @@ def test_rates_of_data_parallel_groups_are_read_of_pcie_alone(tmp_path: Path) ->
     assert fates(made["rated"])[rates] == "no_cost_effect" and made["rated"].system == made["plain"].system
 
 
+def test_narrow_copies_of_experts_that_are_none(tmp_path: Path) -> None:
+    strategy = json.loads((IMPORTED / "dense" / "strategy.json").read_text())
+    strategy |= {"fp8": True, "enable_recompute": True, "recompute_granularity": "full_block", "recompute_layer_num": 1}
+    (tmp_path / "strategy.json").write_text(json.dumps({**strategy, "cache_groupgemm_col_fp8_inputs": True}))
+    made = symsim.load_job("simumax", str(tmp_path / "strategy.json"), str(IMPORTED / "dense" / "model.json"))
+    assert fates(made)["cache_groupgemm_col_fp8_inputs"] == "no_cost_effect" and made.placed().recompute == "full"
+
+
 # runs of SimuMax itself: several models, degrees and machines
 RUNS = (
     "a100_llama3_70b_l12_tp2_mbc8",

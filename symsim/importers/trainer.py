@@ -205,6 +205,8 @@ def autocast(keys: Keys, strategy: dict[str, Any], what: str = "trained paramete
     lost = "other kernels" if strategy.get("fusion") != "eager" or fused else apart
     if lost:
         why = f"{what} are fp32 and cast for products, which {lost} have here in the type of products: 6 bytes of HBM a parameter and micro-batch"
+        if lost == "rotations":  # peft tuners/oft/layer.py: into fp32, as autocast has it, and back, in front of the rotation and behind it
+            why += ", and 24 an element of what goes into a rotated map, forward and again backward"
         keys.rows["autocast"] = Entry("autocast", "(default)", "not_modelled", "autocast", why)
         return
     strategy |= {"autocast": True, "grad_reduce_in_fp32": True}

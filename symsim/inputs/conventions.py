@@ -20,14 +20,16 @@ REPLAYED = "t_replayed"
 class Leaf:
     """A part of a layer that another system's recomputation treats as one: its operations by name (with what was inserted for them).
 
-    again: it runs again in backward, as one segment with those beside it; first: it begins a segment even so; replayed: its kernels do run
-    again, else only its inputs are made anew. keeps: it keeps what its backward needs, where it does not run again.
+    again: it runs again in backward, as one segment with those beside it; first: it begins a segment even so; several: it is more than one there,
+    so that a segment of it alone keeps inputs; replayed: its kernels do run again, else only its inputs are made anew. keeps: it keeps what its
+    backward needs, where it does not run again.
     beside: tensors that it keeps besides its inputs where it begins a segment, and bytes an element of each.
     """
 
     names: tuple[str, ...]
     again: bool = False
     first: bool = False
+    several: bool = False
     replayed: bool = True
     keeps: bool = True
     beside: tuple[tuple[str, int], ...] = ()

@@ -222,7 +222,7 @@ def _kept_by_leaves(kept: _Kept, ops: tuple[Op, ...], leaves: tuple[Leaf, ...]) 
         else:
             inside |= set(own)
             skipped |= set() if leaf.replayed else set(own)
-            if leaf.first or (not before and after):
+            if leaf.first or (not before and (after or leaf.several)):
                 made = {t for i in own for t in ops[i].outputs}
                 for i in own:
                     for name in ops[i].inputs:

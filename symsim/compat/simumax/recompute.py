@@ -7,6 +7,7 @@ transformer/moe_module.py ExpertMLP; transformer/language_model.py set_first_las
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from symsim.compat.difference import Difference, Question
@@ -16,6 +17,15 @@ from symsim.inputs.conventions import Leaf
 # with what travels over the tensor ranks of experts
 _DISPATCH = ("moe.experts.dispatch", "moe.experts.fc1.all_gather", "moe.experts.act.all_gather")
 _COMBINE = ("moe.experts.combine", "moe.experts.fc2.reduce_scatter")
+_NARROW = frozenset(
+    f"{module}.{name}"
+    for module, names in (
+        ("attention", "qkv q_a_proj q_b_proj q_proj kv_a_proj_with_mqa kv_b_proj o_proj"),
+        ("mlp", "gate_up up_proj down_proj"),
+        ("moe.shared_experts", "gate_up up_proj down_proj"),
+    )
+    for name in names.split()
+)
 _GRANULARITIES = ("full_block", "attn_only", "mlp_only", "sdp_only", "selective_recompute")
 
 
@@ -28,6 +38,9 @@ def recomputed(question: Question, asked: Settings) -> list[Difference]:
             return _none(question) if given else []
         how, layers = "full_block", question.strategy.recompute_num_layers
     leaves = leaves_of(question, given, str(how))
+    if question.strategy.fp8 != "none":
+        # a linear module is two leaves then, the quantiser and the product (QuantizedColLinear, QuantizedRowLinear)
+        leaves = tuple(replace(leaf, several=not _NARROW.isdisjoint(leaf.names)) for leaf in leaves)
     return [
         Difference(
             "recompute-leaves",

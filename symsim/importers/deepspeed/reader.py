@@ -189,8 +189,8 @@ def lengths(keys: Keys, options: "Options", strategy: dict[str, Any]) -> None:
 
 def attention(keys: Keys, assumptions: dict[str, str]) -> None:
     kernels = {**dict.fromkeys(("flash_attention_2", "flash_attention_3", "sdpa", "flex_attention", "fa2", "flash_2"), "flash"), "eager": "eager"}
-    kernel = keys.choice("attn_implementation", kernels, None, to="assume.attention_kernel")
-    if kernel == "eager":
+    written_out = keys.has("use_flash_attn") and not keys.flag("use_flash_attn", True, to="assume.attention_kernel")
+    if keys.choice("attn_implementation", kernels, None, to="assume.attention_kernel") == "eager" or written_out:
         assumptions["attention_kernel"] = "eager"
     for key in ("torch_dtype", "dtype"):
         if keys.has(key):

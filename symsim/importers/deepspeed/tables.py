@@ -170,6 +170,7 @@ PIPELINE: dict[str, Silent] = silent(
     ),
 )
 
+_ON = (True, "true", "True", 1, "1")
 SCRIPT: dict[str, Silent] = {
     **silent(
         "no_cost_effect",
@@ -205,8 +206,14 @@ SCRIPT: dict[str, Silent] = {
         dataset_eval_splits meta_path conv_style use_data_resampling replacement allow_overflow max_buffer_size dataset_id_or_path add_bos
         model_init_kwargs chat_template_kwargs mixer_list dataset_prompt_column dagger chat_template_name eos_token_id pad_token""",
     ),
-    **silent("no_cost_effect", "a number of the loss", "lora_bias reduce_loss loss_reduction loss_reduction_all_gather final_lr_ratio"),
-    **silent("no_cost_effect", "which kernel computes attention: a fused one either way", "flash_attn use_flash_attn use_flash_attn_2"),
+    **silent("no_cost_effect", "a number of the loss", "reduce_loss loss_reduction loss_reduction_all_gather final_lr_ratio"),
+    **silent("not_modelled", "biases are trained beside adapters: of each map as many as it has outputs", "lora_bias", ("none",)),
+    **silent(
+        "not_modelled",
+        "a fused kernel computes attention here; written out it keeps its scores, a number a head and pair of tokens",
+        "flash_attn use_flash_attn_2",
+        _ON,
+    ),
     **silent(
         "not_modelled",
         "towers for images and sound are another workload: an encoder before the decoder, whose text part is timed",
@@ -237,7 +244,7 @@ SCRIPT: dict[str, Silent] = {
         scale_rewards epsilon epsilon_high num_iterations""",
     ),
     **silent("no_cost_effect", LOGS, "log_completions num_completions_to_print benchmarks callbacks hub_model_revision"),
-    **silent("no_cost_effect", "a fused update, as here by default", "fused_optimizer"),
+    **silent("not_modelled", "one kernel updates all here; PyTorch's own kernels pass over states once an operation", "fused_optimizer", _ON),
     **silent("not_modelled", "base weights in another few bits: 1/4 to 1 byte a parameter; 2 bytes here", "bits", (16, "16")),
     **silent("no_cost_effect", "read with bits", "double_quant quant_type"),
     **silent("not_modelled", "an auxiliary loss over router logits: below 1 % of a step", "load_balancing_loss"),

@@ -93,7 +93,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         rows += model.finish()
     if settings is not None and strategy is not None:
         _recomputed(settings, strategy, architecture)
-        _from_narrow(settings, strategy)
+        _from_narrow(settings, strategy, architecture)
         _without_experts(settings, strategy, architecture)
         settle(settings, strategy, architecture, _WHO)
         rows += settings.finish()
@@ -103,21 +103,25 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     return Job("simumax", (*rows, *found), architecture, strategy, system, assumptions, given=given)
 
 
-def _from_narrow(keys: Keys, strategy: dict[str, Any]) -> None:
+def _from_narrow(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
     """Experts that run again from the FP8 copy of their rows (core/transformer/moe_module.py QuantizedGroupLinearCol)."""
     key, runs = "cache_groupgemm_col_fp8_inputs", strategy.get("recompute_operations", ())
     again = strategy.get("recompute") == "full" or any(run.split("..")[0] in ("moe", "moe.experts.fc1") for run in runs)
     if keys.flag(key, False, to="recompute_from_fp8") is not True:
         return
-    if "fp8" in strategy and again:
+    if "fp8" in strategy and again and not _no_experts(architecture):
         strategy["recompute_from_fp8"] = ["moe.experts.fc1"]
     else:
         keys.note(key, "no_cost_effect", why="no experts run again in FP8")
 
 
+def _no_experts(architecture: Architecture | None) -> bool:
+    return architecture is not None and all(architecture.layer_kinds[kind].ffn != "moe" for kind in architecture.kind_names())
+
+
 def _without_experts(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
     """Nothing of experts goes to the host where there are none, or where all of a layer runs again."""
-    none = architecture is not None and all(architecture.layer_kinds[kind].ffn != "moe" for kind in architecture.kind_names())
+    none = _no_experts(architecture)
     if "offload_operations" in strategy and (none or strategy.get("recompute") == "full"):
         del strategy["offload_operations"]
         keys.note("offload_groupgemm_col_inputs", "no_cost_effect", why="no experts" if none else "layers that run again keep none of them")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut
-from symsim.importers.assumed import deterministic
+from symsim.importers.assumed import WIDE_WEIGHT_GRADIENTS, deterministic
 from symsim.importers.documents import SAID, documents_said
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states, narrow_gathers
 from symsim.importers.job import Job
@@ -52,7 +52,7 @@ _RECIPES = {"nvfp4": "nvfp4", "mx": "mxfp8", "float8": "tensorwise"}
 _TYPES = {"bfloat16": "bf16", "float32": "fp32"}
 _WHOLE_STAGES = "with a pipeline parameters are kept after backward and gradients reduced once, when the last micro-batch has come back"
 _OP = "outputs of products and attention are kept; there those of every second product run again"
-_ROWS = "scales for every row there, one for a tensor here: passes for maxima"
+_ROWS = "scales for every row there, one for a tensor here: no message of maxima there, and an input and a gradient are cast once more, along columns"
 _LESS_MEMORY = "kept by what the compiler chooses; nothing runs again here: an upper bound of memory, a lower one of time"
 
 
@@ -463,7 +463,7 @@ def _linear(keys: Keys, section: str, asked: bool, strategy: dict[str, Any]) -> 
         if f"{section}.{name}" in keys.rows and not asked:
             keys.note(f"{section}.{name}", "no_cost_effect", why="read where a converter is named in model.converters")
     if asked and str(recipe).startswith("rowwise"):
-        keys.note(f"{section}.recipe_name", "not_modelled", "fp8", _ROWS)
+        keys.note(f"{section}.recipe_name", "not_modelled", "fp8", f"{_ROWS}; {WIDE_WEIGHT_GRADIENTS}" if recipe == "rowwise_with_gw_hp" else _ROWS)
     if asked and any(not {"output", "lm_head", "router"} & set(name.split(".")) for name in left):
         keys.note(
             f"{section}.filter_fqns",
