@@ -337,6 +337,14 @@ def test_values_that_nothing_allows_are_not_offered() -> None:
     assert left["tp"] == (2, 4, 8) and all(m % 4 == 0 for m in left["m"])
 
 
+def test_a_narrow_rate_is_shown_as_a_setting_takes_it() -> None:
+    """Of an H100's FP8 rate, of which products reach a share, the data sheet's."""
+    beside = variants(result_of(CASES[1]))
+    made = together([unroll(one, None, ["time.step"]) for one in beside.derived])
+    (rate,) = (one for one in inputs_of(made.arguments, result_of(CASES[1]).system) if one.name == "Phi_fp8")
+    assert rate.base / rate.scale == pytest.approx(1978.9) and rate.base < 1.7e15
+
+
 def test_no_text_of_a_user_ends_the_script() -> None:
     assert quoted("</script><!--\u2028") == '"\\u003c/script>\\u003c!--\\u2028"'
     assert "</script" not in str(live_section(result_of(CASES[0]))).split("<script>")[1].rsplit("</script>", 1)[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from symsim.algebra.expr import Number
@@ -11,6 +11,7 @@ from symsim.algebra.typeset import entry
 from symsim.algebra.vocabulary import domain
 from symsim.evaluation.quantities import QUANTITIES
 from symsim.inputs.system import System
+from symsim.ir.block import NARROW
 from symsim.page.variants import Choice
 from symsim.program.unrolled import DEGREES, Argument
 
@@ -49,7 +50,7 @@ class Input:
 
 def inputs_of(arguments: Iterable[Argument], system: System | None) -> list[Input]:
     """One for every argument, in their order, and the memory of an accelerator, which is compared with what they give."""
-    found = [_input(a) for a in arguments]
+    found = [_of_peak(_input(a), system) for a in arguments]
     if system is not None:
         room = int(system.accelerator.memory.value)
         found.append(Input("memory", "machine", float(room), QUANTITIES["memory.capacity"].meaning, r"M", (), "GiB", 2.0**30))
@@ -60,6 +61,13 @@ def of_choice(choice: Choice) -> Input:
     """Which of several derivations it is, by its place among them."""
     labels = tuple(said for said, _ in choice.values)
     return Input(choice.name, "sizes", 0, choice.meaning, choice.latex, tuple(range(len(labels))), labels=labels)
+
+
+def _of_peak(one: Input, system: System | None) -> Input:
+    """A narrow rate as `--set` takes it: the data sheet's, of which formulas have the share that products reach."""
+    kind = one.name.removeprefix("Phi_")
+    peak = getattr(system.accelerator.peak, kind) if system is not None and kind in NARROW else None
+    return one if peak is None else replace(one, scale=one.scale * float(one.base) / float(peak.value))
 
 
 def _input(argument: Argument) -> Input:
