@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import symsim
 from symsim.api.result import derive
 from symsim.errors import InputError
 from symsim.grid.axes import parse_axes
@@ -271,6 +272,13 @@ def test_a_kernel_gives_what_its_program_says(case):
 def in_order(value: Value, order: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
     data = np.broadcast_to(np.asarray(value.data, dtype=float), sizes)
     return np.transpose(data, [*order, *(a for a in range(len(sizes)) if a not in order)]).reshape(-1)
+
+
+@pytest.mark.parametrize("options", ["schedule=1f1b", "schedule=interleaved_zb,vpp=2"])
+def test_a_size_that_follows_from_others_is_a_column_where_it_is_not_given(options: str):
+    found = symsim.sweep("llama3-8b", ["pp=2,4,8"], f"{options},num_microbatches=12", columns="group").rows
+    for pp, group in zip(found["pp"].tolist(), found["group"].tolist(), strict=True):
+        assert group == symsim.derive("llama3-8b", f"{options},num_microbatches=12,pp={pp}").value("group") > 0
 
 
 def test_every_point_of_a_grid_is_refused_or_evaluated_as_eval_does():

@@ -20,7 +20,7 @@ from symsim.grid import within
 from symsim.grid.family import Array
 from symsim.grid.group import Group, group_of
 from symsim.grid.names import RANKS, SPLITS, field_of
-from symsim.grid.symbols import Symbols
+from symsim.grid.symbols import FOLLOWING, Symbols
 from symsim.grid.variant import Variant, field_at, joined, strategy_at
 from symsim.inputs.deciding import DEGREES, SIZES
 from symsim.inputs.strategy import Strategy
@@ -246,7 +246,7 @@ class Reported:
             return self.slots.largest_of(at)
         own = field_of(at)
         if own in Strategy.model_fields or own in RANKS:
-            field = {"world": "world_size", "num_microbatches": "microbatches", "etp": "expert_tp"}.get(own, own)
+            field = FOLLOWING.get(own, own)
             return self.every(lambda own: own.field(field))
         along = self._all(lambda own: own.along(at))
         return along if along is not None else self.base.value(at)

@@ -39,6 +39,8 @@ SYMBOLS = {
     "inst": "num_distributed_optimizer_instances",
     "world": "world_size",
 }
+# fields and ranks that follow from others where they are not given, and what gives their numbers
+FOLLOWING = {"world": "world_size", "num_microbatches": "microbatches", "etp": "expert_tp", "microbatch_group_size_per_vp_stage": "group"}
 
 
 class Symbols:
@@ -140,7 +142,7 @@ class Symbols:
         own = field_of(name)
         if own in Strategy.model_fields:
             found = self.variant.fields.get(own, 0)
-            if own in ("num_microbatches", "etp"):
+            if own in FOLLOWING:
                 return "number"
             if isinstance(found, np.ndarray):
                 return "truth" if found.dtype == bool else "number"

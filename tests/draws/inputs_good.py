@@ -42,7 +42,7 @@ def case(seed: int, number: int) -> Case:
     system = rng.choice(list_systems()) if rng.random() < 0.7 else None
     given += ["-y", system] if system else []
     for name in rng.sample(sorted(ASSUMPTIONS), rng.choice((0, 0, 1, 2, 4))):
-        given += ["--set", f"assume.{name}={_assumed(rng, name)}"]
+        given += ["--set", f"assume.{name}={assumed(rng, name)}"]
     kind = rng.choices(("eval", "json", "derive", "sweep", "compile"), (30, 24, 8, 26, 12))[0]
     if kind in ("eval", "json"):
         return Case(("eval", *given, *(["--json"] if kind == "json" else [])))
@@ -61,7 +61,7 @@ def _models() -> list[str]:
     return list_models()
 
 
-def _assumed(rng: random.Random, name: str) -> str:
+def assumed(rng: random.Random, name: str) -> str:
     choices = ASSUMPTIONS[name].choices
     return rng.choice([c for c in choices if c.isidentifier()] or ["1"])
 
@@ -78,11 +78,11 @@ def _strategy(rng: random.Random) -> str:
         chosen["num_microbatches"] = str(rng.choice((8, 16, 64)))
     for name in rng.sample(sorted(Strategy.model_fields), rng.choice((0, 0, 1, 1, 2, 3, 6))):
         if name not in chosen:
-            chosen[name] = _value(rng, name)
+            chosen[name] = option_value(rng, name)
     return ",".join(f"{name}={value}" for name, value in chosen.items() if value)
 
 
-def _value(rng: random.Random, name: str) -> str:
+def option_value(rng: random.Random, name: str) -> str:
     for known in (DEGREES, SIZES, FLOATS):
         if name in known:
             return str(rng.choice(known[name]))

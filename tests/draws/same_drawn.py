@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from inputs_good import _assumed
+from inputs_good import assumed
 
 from symsim.errors import InputError
 from symsim.inputs.architecture import Architecture
@@ -34,7 +34,7 @@ def case(seed: int, number: int, only: str | None = None) -> list[str]:
     system = rng.choice(list_systems()) if rng.random() < 0.85 else None
     given = ["eval", model, "-s", ",".join(f"{name}={value}" for name, value in strategy.items())]
     given += ["-y", system] if system else []
-    settings = [f"assume.{name}={_assumed(rng, name)}" for name in rng.sample(sorted(ASSUMPTIONS), rng.choice((0, 0, 1, 2, 4)))]
+    settings = [f"assume.{name}={assumed(rng, name)}" for name in rng.sample(sorted(ASSUMPTIONS), rng.choice((0, 0, 1, 2, 4)))]
     if architecture.moe is not None and rng.random() < 0.3:
         settings.append(f"lam={rng.choice(('1.2', '1.5', '2'))}")
     if system and rng.random() < 0.2:
