@@ -60,7 +60,8 @@ def _time(one: Result, other: Result) -> list[Row]:
 
 
 def _memory(one: Result, other: Result) -> list[Row]:
-    rows = [Row(words, *(float(r.value(f"memory.{part}")) for r in (one, other))) for part, words in MEMORY_PARTS.items()]
+    here, there = (step.memory(step.fullest) for step in map(Step, (one, other)))
+    rows = [Row(words, float(here[part]), float(there[part])) for part, words in MEMORY_PARTS.items()]
     rows = sorted((r for r in rows if r.one or r.other), key=lambda r: -abs(r.more))
     return [*rows, Row("peak of the fullest rank", float(one.value("memory.peak")), float(other.value("memory.peak")))]
 

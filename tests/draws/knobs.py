@@ -126,9 +126,9 @@ def known_grid(draw: random.Random) -> Grid:
     return Grid(model, {n: text_of(v) for n, v in around.items() if n not in axes}, {}, SYSTEM, axes)
 
 
-def drawn_grid(draw: random.Random) -> Grid:
-    """Any options, sizes, assumptions, rates and sizes of the model over a strategy that is drawn, of any model on any system."""
-    arguments = same_drawn.case(draw.randrange(10**9), draw.randrange(10**6))
+def surroundings(draw: random.Random, model: str | None = None) -> Grid:
+    """A strategy of any model on any system, with assumptions and settings; no axes yet."""
+    arguments = same_drawn.case(draw.randrange(10**9), draw.randrange(10**6), model)
     given = list(zip(arguments[2:-1:2], arguments[3::2]))
     base = dict(one.split("=", 1) for one in dict(given)["-s"].split(","))
     base = {n: v for n, v in base.items() if v != text_of(Strategy.model_fields[n].default) or n == "dp"}
@@ -138,23 +138,28 @@ def drawn_grid(draw: random.Random) -> Grid:
         framework = FRAMEWORKS[draw.choice(list(FRAMEWORKS))]
         base |= {n: text_of(v) for n, v in framework.fixed.items()}
         settings |= {f"assume.{n}": v for n, v in framework.assumptions.items()}
-    axes: dict[str, Sequence[str]] = {}
+    return Grid(arguments[1], base, settings, system, {})
+
+
+def drawn_grid(draw: random.Random) -> Grid:
+    """Any options, sizes, assumptions, rates and sizes of the model over a strategy that is drawn."""
+    one, axes = surroundings(draw), dict[str, Sequence[str]]()
     for name in draw.sample([*KNOWN, *DEGREES, *SIZES, *RATES, *SIZES_OF_MODELS, "system"], 4):
-        values = dict.fromkeys(str(_other(draw, name, base, settings, system)) for _ in range(4))
+        values = dict.fromkeys(_other(draw, name, one) for _ in range(4))
         if name not in APART and len(values) > 1 and not any("," in v or not v for v in values):
             axes[name] = list(values)[:2]
-    return Grid(arguments[1], base, {n: v for n, v in settings.items() if n not in axes}, system, axes)
+    return replace(one, settings={n: v for n, v in one.settings.items() if n not in axes}, axes=axes)
 
 
-def _other(draw: random.Random, name: str, base: Mapping[str, str], settings: Mapping[str, str], system: str) -> str:
+def _other(draw: random.Random, name: str, one: Grid) -> str:
     """A value of what may vary: what it is, or another."""
     if name in RATES or name in SIZES_OF_MODELS:
         return draw.choice({**RATES, **SIZES_OF_MODELS}[name])
     if name == "system":
-        return draw.choice((system, *list_systems()))
+        return draw.choice((one.system, *list_systems()))
     if name.startswith("assume."):
-        return settings.get(name, assumed(draw, name.removeprefix("assume.")))
-    now = base.get(name, text_of(Strategy.model_fields[name].default))
+        return one.settings.get(name, assumed(draw, name.removeprefix("assume.")))
+    now = one.base.get(name, text_of(Strategy.model_fields[name].default))
     return draw.choice((now, option_value(draw, name), text_of(KNOWN[name][2]), text_of(KNOWN[name][3])))
 
 
@@ -176,11 +181,11 @@ def wrong_grid(draw: random.Random, grid: Grid) -> Iterator[str]:
     if len(found) != len(there) or len(found) + sum(found.refused.values()) != len(points):
         yield f"{len(found)} rows and {found.refused} of {len(points)}, of which {len(there)} run alone"
         return
-    rows = {tuple(text_of(v) for v in values): at for at, values in enumerate(zip(*(found.rows[n].tolist() for n in grid.axes)))}
+    rows = {tuple(map(_spelt, values)): at for at, values in enumerate(zip(*(found.rows[n].tolist() for n in grid.axes)))}
     for point, one in zip(points, alone):
         if one is None:
             continue
-        at = rows.get(tuple(point.values()))
+        at = rows.get(tuple(map(_spelt, point.values())))
         if at is None:
             yield f"{point}: no row, and it runs alone"
             continue
@@ -190,6 +195,14 @@ def wrong_grid(draw: random.Random, grid: Grid) -> Iterator[str]:
             most = 1.0 if name.startswith(("memory.", "M_")) else 1e-15 * float(one.value("time.step"))
             if own is not None and not math.isclose(row, own, rel_tol=1e-9, abs_tol=most):
                 yield f"{point}: {name} is {row}, alone {own}"
+
+
+def _spelt(value: Any) -> str:
+    """A value of an axis, of rows or as text."""
+    try:
+        return text_of(value) if isinstance(value, bool) else repr(float(value))
+    except ValueError:
+        return str(value)
 
 
 def _number(result: Result, name: str) -> float | None:
