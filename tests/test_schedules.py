@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from fractions import Fraction
@@ -307,6 +308,21 @@ def test_1f1b_with_unequal_stages(spread: float, fewest: int, exact: int, furthe
         errors.append(float(SCHEDULES["1f1b"].makespan.evaluate(sizes(p, m) | parts)) / end - 1)
     assert max(errors) < 1e-9 and min(errors) >= -furthest - 1e-9
     assert sum(e > -1e-9 for e in errors) == exact
+
+
+@pytest.mark.parametrize("name", [n for n, schedule in SCHEDULES.items() if not schedule.pairs and n not in ("1f1b", "merak_1f1b", "ds_default")])
+def test_no_step_is_shorter_than_the_work_of_its_slowest_stage(name: str) -> None:
+    """However short the others are; what 1F1B's place of the slowest saves is tested above."""
+    schedule, several = SCHEDULES[name], 2 if SCHEDULES[name].chunks != 1 else 1
+    for p, m, rest in itertools.product((2, 3, 4, 8), (4, 8, 9, 16), (0.01, 0.1, 1)):
+        size = sizes(p, m, several)
+        if refused(schedule, size) is not None:
+            continue
+        for tr in (0, 1, 2):
+            slowest = {"tf": 1, "ti": 1, "tw": 1, "tr": tr}
+            sums = {f"sum_{n}": value * (1 + rest * (p - 1)) for n, value in slowest.items()}
+            for form in (schedule, schedule.without_barrier):
+                assert form.bubble.evaluate(size | slowest | sums | {"tc": 0, "t_place": 0}) >= 0
 
 
 def test_names_and_symbols() -> None:

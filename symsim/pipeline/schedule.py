@@ -20,7 +20,8 @@ of each direction and a micro-batch passes one of the two, so there tf is one st
 The makespan lasts from the first forward to the end of the last backward of any rank. With equal stages (sum_tf = pp*tf
 and so on) it is exact: the tests compare it with the written-out order of operations replayed in time
 (`symsim.pipeline.orders`), and with orders of PyTorch, Megatron-Core and Merak. With unequal stages the slowest rank
-keeps the pace and the others fill and drain the pipe, which is an estimate whose error the tests measure.
+keeps the pace and the others fill and drain the pipe, which is an estimate whose error the tests measure. Where the others are so short that less
+than nothing would be left for them, the slowest rank's own work is the makespan.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def zbv() -> Schedule:
         "zbv",
         "two chunks a rank in the shape of a V, weight gradients apart: the memory of 1F1B without its bubble",
         "Pipeline Parallelism with Controllable Memory (arXiv 2405.15362), ZB-V; torch.distributed.pipelining ScheduleZBVZeroBubble",
-        is_long * long + barrier,
+        positive(is_long * long + barrier),
         minimum(m, 2 * p - 1 - i) + minimum(m, i + 1),
         alive,
         requires=(PIPE, (maximum(m - 2 * p + 1, p + 1 - m), "num_microbatches of 2*pp - 1 or more, or of pp + 1 or fewer")),
@@ -80,7 +80,7 @@ def zbv() -> Schedule:
         splits_backward=True,
         chunks=2,
         placement="v",
-        apart=is_long * own + barrier,
+        apart=positive(is_long * own + barrier),
     )
 
 

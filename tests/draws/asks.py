@@ -1,25 +1,30 @@
 """Random questions, each answered by `symsim ask` and by a scan of evaluations that know nothing of it.
 
     python tests/draws/asks.py --count 200 --seed 1 --points 12
+    python tests/draws/asks.py --count 200 --seed 1 --points 12 --any     # of any model, with any options, on any system
 
-A question is of a configuration drawn from `asks_cases.py`: the largest or smallest value of a symbol under a limit of a quantity, where a
-quantity meets a number, or an elasticity. Each point of the scan is derived again with the symbol's value, as `--set` does. No point may do that
-lies beyond the answer; the answer does, and the next value that can run does not; where the sign changes between two points there is a crossing;
-elasticities equal central differences to 6 digits. Exit code 1 where one does not.
+A question is of a configuration drawn from `asks_cases.py`, or of any (`knobs.py`): the largest or smallest value of a symbol under a limit of a
+quantity, where a quantity meets a number, what is needed for a limit, or an elasticity. Each point of the scan is derived again with the symbol's
+value, as `--set` does. No point may do that lies beyond the answer; the answer does, and the next value that can run does not; where the sign changes
+between two points there is a crossing; none nearer is enough than what is needed; elasticities equal central differences to 6 digits. Exit code 1
+where one does not.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import asks_cases as cases
+from knobs import surroundings
 
 from symsim.algebra.expr import Number
 from symsim.asking.moving import Moving
@@ -47,6 +52,34 @@ def ask_extreme(case: cases.Case, one: Moving, quantity: str, points: list[Numbe
     return f"{found.beyond} does: {said}" if beyond else ""
 
 
+def ask_needed(case: cases.Case, one: Moving, quantity: str, points: list[Number], numbers: list[float]) -> str:
+    """What is wrong with the nearest value that a limit needs, where it does not hold now."""
+    limit = case.rng.choice(numbers)
+    if float(case.result.value(quantity)) <= limit * (1 + 1e-11):
+        return ""
+    found = case.result.needed(cases.ranged(one, Fraction(points[0]), Fraction(points[-1])), for_=f"{quantity} <= {limit!r}")
+    held = [x for x, n in zip(points, numbers) if n <= limit * (1 - 1e-11)]
+    if found.value is None:
+        return f"nothing is enough for {limit}, and {float(held[0])} is" if held else ""
+    if cases.number(one, quantity, found.value) > limit * (1 + 1e-11):
+        return f"{float(found.value)} is not enough for {limit}"
+    away = abs(float(found.value) - float(one.now)) * (1 - 1e-9)
+    nearer = [float(x) for x in held if abs(float(x) - float(one.now)) < away and (x - one.now) * (found.value - one.now) > 0]
+    return f"{float(found.value)} for {limit}, and {nearer[0]} is nearer" if nearer else ""
+
+
+def any_case(seed: int, number: int) -> cases.Case:
+    """The configuration of this number, of all that there are; those that cannot run are passed over."""
+    rng = random.Random(f"any {seed} {number}")
+    while True:
+        one = surroundings(rng)
+        try:
+            result = one.alone({})
+        except InputError:
+            continue
+        return cases.Case(result, rng, one.said())
+
+
 def ask_crossing(case: cases.Case, one: Moving, quantity: str, points: list[Number], numbers: list[float]) -> str:
     """What is wrong with the crossings of a quantity and a number."""
     target = (min(numbers) + max(numbers)) / 2
@@ -68,15 +101,18 @@ def ask_elasticity(case: cases.Case, one: Moving, quantity: str) -> str:
     return "" if bent or abs(found - wanted) <= 1e-6 * max(abs(wanted), 1e-3) else f"{found!r} for {wanted!r}"
 
 
-def run(count: int, seed: int, points: int) -> tuple[Counter[str], list[str]]:
+ASKS = {"extreme": ask_extreme, "crossing": ask_crossing, "needed": ask_needed}
+
+
+def run(count: int, seed: int, points: int, drawn: Callable[[int, int], cases.Case]) -> tuple[Counter[str], list[str]]:
     tally: Counter[str] = Counter()
     wrong: list[str] = []
     cases.POINTS = points
     number = 0
     while sum(tally.values()) < count:
-        case = cases.drawn(seed, number)
+        case = drawn(seed, number)
         number += 1
-        quantity, kind = case.rng.choice(QUANTITIES), case.rng.choice(("extreme", "extreme", "crossing", "elasticity"))
+        quantity, kind = case.rng.choice(QUANTITIES), case.rng.choice(("extreme", "extreme", "crossing", "needed", "elasticity"))
         one = cases.symbol_of(case, cases.REAL if kind == "elasticity" else cases.REAL + cases.WHOLE, "t_step")
         if one is None:
             continue
@@ -86,7 +122,7 @@ def run(count: int, seed: int, points: int) -> tuple[Counter[str], list[str]]:
             else:
                 scanned = cases.values_of(one, *cases.some_range(one))
                 numbers = [cases.number(one, quantity, x) for x in scanned]
-                said = (ask_extreme if kind == "extreme" else ask_crossing)(case, one, quantity, scanned, numbers)
+                said = ASKS[kind](case, one, quantity, scanned, numbers)
         except InputError as error:
             tally[f"{kind}: refused"] += 1
             print(f"refused: {error} ({case.said}, {one.name})", file=sys.stderr)
@@ -102,8 +138,9 @@ def main() -> int:
     reader.add_argument("--count", type=int, default=200)
     reader.add_argument("--seed", type=int, default=1)
     reader.add_argument("--points", type=int, default=12)
+    reader.add_argument("--any", action="store_true", help="of any model, with any options, on any system")
     asked, begun = reader.parse_args(), time.monotonic()
-    tally, wrong = run(asked.count, asked.seed, asked.points)
+    tally, wrong = run(asked.count, asked.seed, asked.points, any_case if asked.any else cases.drawn)
     print("\n".join(f"{what:24} {times:6}" for what, times in tally.items()))
     print(f"{len(wrong)} wrong, {time.monotonic() - begun:.0f} s")
     print("\n".join(wrong[:20]))
