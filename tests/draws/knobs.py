@@ -1,9 +1,10 @@
-"""Options of a strategy, and assumptions, two and three at a time, drawn from those that each move something (tests/test_knobs.py): grids and plans.
+"""Options of a strategy, assumptions, sizes and rates, two to four at a time: grids and plans.
 
     python tests/draws/knobs.py --grids 500 --plans 150 --seed 1
 
-Of a grid every row beside the evaluation of its strategy, and no row lost; what the evaluation refuses, the grid has to refuse too. Of a plan of a
-few thousand configurations what `plans_brute.py` asks. Ends with 1 where anything differs.
+Options that each move something (tests/test_knobs.py) in the surroundings in which they do, and of grids any over a strategy that is drawn, of any
+model, on any system, with a framework's own options. Of a grid every row beside the evaluation of its strategy, and no row lost; what the evaluation
+refuses, the grid has to refuse too. Of a plan of a few thousand configurations what `plans_brute.py` asks. Ends with 1 where anything differs.
 """
 
 from __future__ import annotations
