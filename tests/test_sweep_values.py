@@ -210,7 +210,7 @@ def test_variants_together_have_what_each_has_alone(case):
     space = space_of(case)
     found = with_formulas([undone for family in families(space) for undone in variants(family)], Memories())
     (group,) = grouped(found)
-    assert len(group.variants) > 1 and group.running_points() == sum(v.running_points() for v in found)
+    assert len(group.variants) > 1 and group.running_points == sum(v.running_points for v in found)
     together, alone = Reported(group, Program(space.sizes, small=1 << 62)), Program(space.sizes, small=1 << 62)
     names = ["time.step", "memory.peak", "mfu", "time.exposed.tp", "c_f_dense_tp", "params.trained", "recompute_num_layers", "dp"]
     rng = random.Random(case)

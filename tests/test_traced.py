@@ -200,6 +200,37 @@ def test_of_what_passes_made_the_fields_are_read() -> None:
     assert ran == ["x", "x", "y"]
 
 
+def test_a_mapping_that_a_pass_made_is_there_where_the_pass_is_taken() -> None:
+    """What it reads of its own mapping follows from its reads; what is made after it reads the mapping of the derivation at hand."""
+    ran = []
+
+    @dataclass(frozen=True)
+    class Thing:
+        kept: str
+
+    @once
+    def outer(strategy: Strategy) -> Mapping[str, Thing]:
+        things = parts_of(strategy, "thing", {"a": Thing("full" if strategy.recompute == "full" else "x")})
+        ran.append(f"outer {inner(strategy, things)}")
+        return things
+
+    @once
+    def inner(strategy: Strategy, things: Mapping[str, Thing]) -> str:
+        ran.append("inner")
+        return things["a"].kept
+
+    @once
+    def after(strategy: Strategy, things: Mapping[str, Thing]) -> tuple[str, bool]:
+        return things["a"].kept, strategy.sp
+
+    memory, made = memory_of(load_model("llama3-8b").architecture), []
+    for recompute, sp in (("none", False), ("full", False), ("none", True), ("full", True), ("selective", True)):
+        strategy, _ = begun(memory, tp=2, recompute=recompute, sp=sp)
+        made.append(after(strategy, outer(strategy)))
+    assert made == [("x", False), ("full", False), ("x", True), ("full", True), ("x", True)]
+    assert ran == ["inner", "outer x", "inner", "outer full", "outer x"]
+
+
 def test_what_another_derivation_read_is_not_this_ones() -> None:
     """A mapping that this derivation does not have, though the one before it had: what was made of it is not taken."""
 

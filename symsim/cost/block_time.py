@@ -53,6 +53,7 @@ class BlockTime:
     exposed_backward: Mapping[str, Key]
 
 
+@once
 def block_times(book: Derivation, network: Network, lowered: Lowered) -> dict[tuple[str, bool], BlockTime]:
     """Definitions of every block as it runs, and (again) as it is recomputed in full, where it shares its kernels' times."""
     made = {}

@@ -61,6 +61,7 @@ class Axis:
     stride: Expr
 
 
+@once
 def groups(strategy: Strategy, mesh: Mesh, copies: Mapping[str, int] | None = None) -> dict[str, tuple[Axis, ...]]:
     """The ranks behind every axis label that a message may carry. copies: stages that hold the same weight, by label; of the embedding table
     the first and the last are among them, so that a unit which joins all of them joins the whole pipeline."""

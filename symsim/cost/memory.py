@@ -65,6 +65,7 @@ STAGE_PARTS = ("weights", "gradients", "optimizer", "activations", "transient", 
 HOST_PARTS = {"host": of_stage("H", "host"), "host_link_per_step": of_stage("H_stage_link", "step")}
 
 
+@once
 def peak_memory(book: Derivation, lowered: Lowered) -> None:
     """Definitions of memory, all in bytes of one rank of stage i: M_stage_weights, _gradients, _optimizer, _activations,
     M_at_* for each moment, M_stage_peak and M_stage_transient; H_stage_host and H_stage_link_step where states or

@@ -7,7 +7,7 @@ from typing import Any
 
 from symsim.algebra.expr import Number
 from symsim.algebra.formula import Derivation
-from symsim.cost.count import count
+from symsim.cost.count import Counted, count
 from symsim.cost.longest import at_longest
 from symsim.cost.memory import peak_memory
 from symsim.cost.run import define_run
@@ -24,11 +24,12 @@ from symsim.inputs.strategies import override_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.inputs.systems import override_system
-from symsim.inputs.traced import Memory
+from symsim.inputs.traced import Memory, once
 from symsim.inputs.trained import trained
 from symsim.inputs.watched import forget
 from symsim.lowering.checks import check
 from symsim.lowering.lower import lower
+from symsim.lowering.lowered import Lowered
 from symsim.lowering.tuned import tuned
 
 
@@ -76,9 +77,8 @@ def evaluated(
     if strategy.padding_free or strategy.placement is not None:
         memory = None
     read, book = (strategy, Derivation()) if memory is None else memory.begin(strategy)
-    lowered = lower(tuned(model, read), read, given, conventions)
-    model = lowered.profile.model
-    counted = count(lowered, book)
+    lowered, operations = _counted(book, model, read, given, conventions)
+    model, counted = lowered.profile.model, Counted(book, operations)
     peak_memory(counted.derivation, lowered)
     if strategy.padding_free:
         at_longest(counted.derivation)
@@ -88,3 +88,12 @@ def evaluated(
         check_run(symbols)
         define_run(counted.derivation, system, lowered, symbols)
     return Evaluation(model, strategy, given, lowered, counted, dict(symbols), system)
+
+
+@once
+def _counted(
+    book: Derivation, model: Architecture, strategy: Strategy, assumptions: Mapping[str, str], conventions: Conventions
+) -> tuple[Lowered, dict[str, list[tuple[int, str]]]]:
+    """Blocks, and in the book what they count to; of every block its operations' definitions (`Counted.ops`)."""
+    lowered = lower(tuned(model, strategy), strategy, assumptions, conventions)
+    return lowered, count(lowered, book).ops

@@ -19,7 +19,6 @@ from symsim.evaluation.quantities import FITS
 from symsim.exporters.registry import TARGETS
 from symsim.grid.answer import Answer, Engine, Progress, answer
 from symsim.grid.axes import Axis, DerivedAxis, parse_axes
-from symsim.grid.drawn import drawn_axes, front_picture, grid_picture
 from symsim.grid.exported import exported
 from symsim.grid.names import RANKS, field_of
 from symsim.grid.processes import cores
@@ -134,6 +133,9 @@ def sweep(
     base = read_base(model, strategy, system, settings)
     made = make_sweep(base, axes, options)
     if options.taken.plot is not None and not made.question.pareto:
+        # most sweeps draw nothing
+        from symsim.grid.drawn import drawn_axes
+
         # before the points are looked at
         drawn_axes(made.space, options.taken.over)
     with shown_progress() as progress:
@@ -190,6 +192,8 @@ def _say_without_effect(model: str, base: Base, point: "Point") -> None:
 def _take(made: Sweep, rows: Mapping[str, Any], lines: Sequence[str], taken: Taken) -> None:
     """The picture, and the best as a trainer's file."""
     if taken.plot is not None:
+        from symsim.grid.drawn import front_picture, grid_picture
+
         base = made.space.base
         title = f"{base.architecture.name}{f' on {base.system}' if base.system else ''}"
         if made.question.pareto:

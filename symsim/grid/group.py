@@ -67,7 +67,7 @@ class Group(Points):
 
 def grouped(variants: Sequence[Variant]) -> Iterator[Group]:
     """The variants in groups, in their order; those of many points by themselves."""
-    points = sum(v.running_points() for v in variants)
+    points = sum(v.running_points for v in variants)
     alike: dict[Hashable, list[Variant]] = {}
     for number, variant in enumerate(variants):
         own = points > _OWN_KERNEL * len(variants) or variant.result.strategy.schedule == "dualpipe"

@@ -83,7 +83,7 @@ class Memories:
 
     def spelt(self, model: Architecture, assumptions: Mapping[str, str], system: System | None) -> tuple[str, str, str]:
         """All but the strategy that the terms of a derivation follow from."""
-        given = json.dumps(resolve(assumptions), sort_keys=True)
+        given = self._once(assumptions, lambda: json.dumps(resolve(assumptions), sort_keys=True))
         parts = self._once(system, lambda: json.dumps(_parts(system), sort_keys=True, default=str))
         return self._once(model, model.model_dump_json), given, parts
 

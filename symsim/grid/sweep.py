@@ -113,7 +113,7 @@ class Sweep:
     @property
     def running(self) -> int:
         """Points that can run."""
-        return sum(v.running_points() for v in self.variants)
+        return sum(v.running_points for v in self.variants)
 
     def refused(self) -> list[Refused]:
         """Why the others cannot, rule by rule."""
@@ -208,7 +208,7 @@ class Sweep:
             objective, wanted = work.values
             found = best_points(work.program, objective, wanted, sink.count, worst, patient=self.search == "bounds")
             if found is not None:
-                points = self.groups[task.group].running_points()
+                points = self.groups[task.group].running_points
                 self.excluded[part] = (max(0, points - found.evaluated), found.bound)
                 sink.add(found.values, _numbers(work.group.chosen, found.positions, self.space.sizes))
                 return {"value": sink.values, "number": sink.places}

@@ -43,6 +43,7 @@ class Points:
         """Where chosen points run, over the axes that decide it (positions among the chosen)."""
         return joined([taken(m, self.chosen) for m in self.masks], self.sizes)
 
+    @cached_property
     def running_points(self) -> int:
         running = self.running()
         return int(running.sum()) * (self.points // running.size)

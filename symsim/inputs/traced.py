@@ -21,6 +21,7 @@ from symsim.algebra.expr import Expr
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key
 from symsim.algebra.quantity import Definition
+from symsim.inputs.assumptions import Remembered
 from symsim.inputs.reads import Item, Reads
 from symsim.inputs.strategy import ANSWERS, Strategy
 from symsim.inputs.system import System
@@ -53,8 +54,7 @@ def parts_of(strategy: Strategy, kind: str, mapping: Mapping[str, R]) -> Mapping
     """What passes made by name, of which others read a part each: not the whole is read, but the fields that are asked for."""
     if type(strategy) is not Traced:
         return mapping
-    strategy.memory.mappings[kind] = mapping
-    return cast(Mapping[str, R], strategy.memory.readings.setdefault(kind, Parts(strategy.memory, kind)))
+    return cast(Mapping[str, R], strategy.memory.reading(kind, mapping, Parts))
 
 
 def _memory_of(args: tuple[Any, ...]) -> "Memory | None":
@@ -158,10 +158,12 @@ class _Pass:
         self.memory = memory
         self.reads: dict[Item, Hashable] = {}
         self.writes: dict[str, Definition] = {}
+        self.mappings: dict[str, Mapping[str, Any]] = {}
         self.degrees: set[str] = set()
 
     def note(self, item: Item) -> None:
-        if item not in self.reads:
+        # what it made itself follows from its reads
+        if item not in self.reads and not (self.mappings and _mapping_of(item) in self.mappings):
             self.reads[item] = self.memory.value(item)
 
     def option(self, name: str) -> None:
@@ -174,7 +176,6 @@ class _Pass:
                     self.note(("flag", flag))
 
     def definition(self, name: str) -> None:
-        # what it made itself follows from its reads
         if name not in self.writes:
             self.note(("definition", name))
 
@@ -193,11 +194,21 @@ class _Pass:
             kind, which = item
             if kind == "keys":
                 self.reads.setdefault(item, tuple(k for k in cast(Any, value) if k.text not in self.writes))
-            elif kind not in ("definition", "presence") or which not in self.writes:
+            elif kind in ("definition", "presence"):
+                if which not in self.writes:
+                    self.reads.setdefault(item, value)
+            elif not self.mappings or _mapping_of(item) not in self.mappings:
                 self.reads.setdefault(item, value)
         for name in made.degrees:
             self.option(name)
         self.writes.update(made.writes)
+        self.mappings.update(made.mappings)
+
+
+def _mapping_of(item: Item) -> Hashable:
+    """Which mapping of the derivation is read: none of this name where it is something else."""
+    kind, which = item
+    return cast(tuple[str, ...], which)[0] if kind in ("field", "holds") else which if kind == "names" else kind
 
 
 def order_of(done: "Iterable[Made | str | Definition]") -> tuple[dict[str, None], dict[str, tuple[int, Definition]]]:
@@ -218,10 +229,11 @@ def order_of(done: "Iterable[Made | str | Definition]") -> tuple[dict[str, None]
 
 @dataclass
 class Made:
-    """What a pass gave back, the definitions that it made, what it read, and the degrees among that."""
+    """What a pass gave back, the definitions and the mappings that it made, what it read, and the degrees among that."""
 
     result: Any
     writes: Mapping[str, Definition]
+    mappings: Mapping[str, Mapping[str, Any]]
     reads: tuple[tuple[Item, Hashable], ...]
     degrees: frozenset[str]
 
@@ -260,7 +272,6 @@ class Before:
     mappings: Mapping[str, Mapping[str, Any]]
     flags: dict[str, Hashable]
     needs: dict[str, frozenset[str]]
-    parts: dict[int, tuple[int | None, Any]]
     now: dict[Item, Hashable]
 
 
@@ -282,8 +293,8 @@ class Memory:
         self._results: dict[Reads[Made], list[Any]] = {}
         self._definitions: dict[Definition, Definition] = {}
         self._numbers: dict[Hashable, int] = {}
-        # what is told apart by its identity must not go
-        self._alive: dict[int, Any] = {}
+        # of what was met, by its place in memory, which it must not leave: a number that equal ones share
+        self._parts: dict[int, tuple[int | None, Any]] = {}
 
     def begin(self, strategy: Strategy) -> tuple[Strategy, Derivation]:
         """A derivation begins; the strategy that its passes are to read, and the book that they write."""
@@ -294,7 +305,6 @@ class Memory:
         self.done: list[Made | str | Definition] = []
         self.book = _Book(self)
         self._now: dict[Item, Hashable] = {}
-        self._parts: dict[int, tuple[int | None, Any]] = {}
         self._flags: dict[str, Hashable] = {}
         self.needs: dict[str, frozenset[str]] = {}
         for name, read in self._deciding.items():
@@ -303,10 +313,14 @@ class Memory:
             self.needs[name] = frozenset(recorder.read)
         return cast(Strategy, self._traced), self.book
 
-    def reading(self, kind: str, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    def reading(self, kind: str, mapping: Mapping[str, Any], form: type[Reading] = Reading) -> Mapping[str, Any]:
         """A mapping of this derivation whose reads are traced; the same object in all."""
         self.mappings[kind] = mapping
-        return self.readings.setdefault(kind, Reading(self, kind))
+        if self.pass_ is not None:
+            self.pass_.mappings[kind] = mapping
+        if kind not in self.readings:
+            self.readings[kind] = form(self, kind)
+        return self.readings[kind]
 
     def one_of(self, made: Definition) -> Definition:
         """The one object of equal definitions."""
@@ -366,6 +380,7 @@ class Memory:
             found = self._run(root, work, args, named)
         else:
             self.book.take(found.writes)
+            self.mappings.update(found.mappings)
         if self.pass_ is not None:
             self.pass_.inside(found)
         else:
@@ -376,7 +391,7 @@ class Memory:
         """The derivation at hand as far as a pass (`once`) that is to be run on these."""
         assert not self.book.definitions
         key = self._key(cast(Any, work).__wrapped__, args, {})
-        return Before(work, args, key, self.book, dict(self.mappings), self._flags, self.needs, self._parts, {})
+        return Before(work, args, key, self.book, dict(self.mappings), self._flags, self.needs, {})
 
     def resumed(self, before: Before, strategy: Strategy) -> Made:
         """What the pass makes, or made where it read the same, of a strategy under which a derivation comes to it in the same way.
@@ -384,7 +399,7 @@ class Memory:
         Raises what the pass does.
         """
         self.strategy, self.book, self.done = strategy, before.book, []
-        self._flags, self.needs, self._parts, self._now = before.flags, before.needs, before.parts, before.now
+        self._flags, self.needs, self._now = before.flags, before.needs, before.now
         self.book.empty()
         self.mappings = dict(before.mappings)
         root = self._roots.get(before.key)
@@ -417,7 +432,7 @@ class Memory:
         before = self._results.setdefault(root, [])
         result = next((r for r in before if r == result), result)
         before.append(result)
-        made = Made(result, one.writes, tuple(one.reads.items()), frozenset(one.degrees))
+        made = Made(result, one.writes, one.mappings, tuple(one.reads.items()), frozenset(one.degrees))
         root.keep(made.reads, made)
         return made
 
@@ -430,7 +445,7 @@ class Memory:
             if type(a) is One:
                 return a.kind, a.name
             told = None
-            if not isinstance(a, (Traced, _Book, Reading, System)):
+            if not isinstance(a, (Traced, _Book, Reading, System, Remembered)):
                 found = self._composed(a)
                 told = self._numbers.setdefault(found, len(self._numbers))
             known = self._parts[id(a)] = (told, a)
@@ -444,5 +459,4 @@ class Memory:
             return (type(a), *map(self._part, stands_on))
         if isinstance(a, Mapping):
             return tuple((k, self._part(v)) for k, v in a.items())
-        self._alive.setdefault(id(a), a)
         return (id(a),)
