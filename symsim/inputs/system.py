@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -176,50 +175,47 @@ class System(Part):
                 raise _misfit(path, f"names the source '{known.source}', which sources does not list: {nearest(known.source, list(self.sources))}")
         return self
 
-    @cached_property
-    def own_values(self) -> Mapping[str, Number]:
-        """Of `symbol_values` those that no strategy moves, and peak rates as they are without a recipe."""
-        chip, host = self.accelerator, self.host
-        found: dict[str, Number] = {"B_hbm": float(chip.memory_bandwidth.value), "n_sm": int(chip.multiprocessors.value)}
-        for kind in Peak.model_fields:
-            rate = getattr(chip.peak, kind)
-            if rate is not None:
-                found[f"Phi_{kind}"] = float(rate.value)
-        found |= {name: float(value) for name, value in kernel_values(self.kernels).items()}
-        for j, tier in enumerate(self.network, 1):
-            found |= {f"B_{j}": float(tier.bandwidth.value), f"alpha_{j}": float(tier.latency.value), f"lambda_{j}": _seconds(tier.launch)}
-            if tier.ring is not None:
-                found[f"C_{j}"] = float(tier.ring.value)
-            if tier.processors is not None:
-                found[f"chi_{j}"] = float(tier.processors.value)
-            found |= {f"lambda_{j}_{op}_{n}": float(k.value) for op, table in tier.calls.items() for n, k in table.items()}
-            found |= {f"eta_{j}_{op}_{n}": float(k.value) for op, table in tier.exchange.items() for n, k in table.items()}
-            for op in COLLECTIVES:
-                share = tier.efficiency.get(op) or tier.efficiency.get("default")
-                found[f"eta_{j}_{op}"] = float(share.value) if share else 1.0
-        found |= {f"B_sm_{name}": float(rate.value) for name, rate in chip.exchange.items()}
-        found |= {"B_host": float(host.bandwidth.value)} if host is not None else {}
-        found |= {"B_drive": float(host.drive.value)} if host is not None and host.drive is not None else {}
-        found |= {"t_launch": _seconds(host.launch if host else None), "t_gather": _seconds(host.gather if host else None)}
-        return found | {symbol: float(known.value) for symbol, known in (("W_chip", chip.power), ("c_chip", chip.price)) if known is not None}
-
 
 def symbol_values(system: System, strategy: Strategy) -> dict[str, Number]:
     """Numbers of the symbols that a system gives: rates in FLOP/s and byte/s, latencies in seconds, coefficients of its
     kernels' curves. Rates are floats, so that seconds are."""
     chip = system.accelerator
-    found: dict[str, Number] = {"world": strategy.world_size, **system.own_values}
+    found: dict[str, Number] = {"world": strategy.world_size, "B_hbm": float(chip.memory_bandwidth.value), "n_sm": int(chip.multiprocessors.value)}
+    for kind in Peak.model_fields:
+        rate = getattr(chip.peak, kind)
+        if rate is not None:
+            found[f"Phi_{kind}"] = float(rate.value)
     for kind in NARROW if strategy.fp8 != "none" else ():
         if f"Phi_{kind}" in found:
             found[f"Phi_{kind}"] *= float(chip.fp8_share.value) if chip.fp8_share else 1.0
     found["Phi"] = found[f"Phi_{strategy.precision}"]
+    found |= {name: float(value) for name, value in kernel_values(system.kernels).items()}
     for name, told in (("psi_fa", system.kernels.attention.fp8_forward), ("psi_fab", system.kernels.attention.fp8_backward)):
         if told is None:  # as the products of linear layers
             found[name] = found["Phi"] / float(found.get("Phi_fp8", found["Phi"]))
     for j, tier in enumerate(system.network, 1):
         found[f"R_{j}"] = strategy.world_size if tier.ranks == "all" else tier.ranks
-    if system.host is not None and (strategy.optimizer_cpu_offload or system.host.memory_bandwidth is not None):
-        found["B_dram"] = float(system.host.memory_bandwidth.value) if system.host.memory_bandwidth else HOST_MEMORY_BANDWIDTH
+        found |= {f"B_{j}": float(tier.bandwidth.value), f"alpha_{j}": float(tier.latency.value), f"lambda_{j}": _seconds(tier.launch)}
+        if tier.ring is not None:
+            found[f"C_{j}"] = float(tier.ring.value)
+        if tier.processors is not None:
+            found[f"chi_{j}"] = float(tier.processors.value)
+        found |= {f"lambda_{j}_{op}_{n}": float(k.value) for op, table in tier.calls.items() for n, k in table.items()}
+        found |= {f"eta_{j}_{op}_{n}": float(k.value) for op, table in tier.exchange.items() for n, k in table.items()}
+        for op in COLLECTIVES:
+            share = tier.efficiency.get(op) or tier.efficiency.get("default")
+            found[f"eta_{j}_{op}"] = float(share.value) if share else 1.0
+    found |= {f"B_sm_{name}": float(rate.value) for name, rate in chip.exchange.items()}
+    if system.host is not None:
+        found |= {"B_host": float(system.host.bandwidth.value)}
+        found |= {} if system.host.drive is None else {"B_drive": float(system.host.drive.value)}
+        if strategy.optimizer_cpu_offload or system.host.memory_bandwidth is not None:
+            found["B_dram"] = float(system.host.memory_bandwidth.value) if system.host.memory_bandwidth else HOST_MEMORY_BANDWIDTH
+    found["t_launch"] = _seconds(system.host.launch if system.host else None)
+    found["t_gather"] = _seconds(system.host.gather if system.host else None)
+    for symbol, known in (("W_chip", chip.power), ("c_chip", chip.price)):
+        if known is not None:
+            found[symbol] = float(known.value)
     return found
 
 
