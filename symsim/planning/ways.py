@@ -30,6 +30,7 @@ from symsim.errors import InputError
 from symsim.frameworks.kernels import Profile
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
+from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategies import read_strategy
 from symsim.inputs.strategy import ANSWERS, Strategy
 from symsim.inputs.system import System
@@ -40,6 +41,7 @@ from symsim.lowering.lower import declared_block, declared_under, differentiated
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
 from symsim.lowering.tuned import tuned
+from symsim.lowering.weights import of_weights
 from symsim.placement.mesh import Mesh
 from symsim.planning.frameworks import Choice
 
@@ -378,10 +380,17 @@ class _Unknown(Mapping[str, Any]):
         raise _NotYet
 
 
+@once
+def _of_weights(made: Differentiated, profile: Profile) -> Differentiated:
+    """What is read of a block here: all of it where states follow from shapes that kernels behind a product give, or where kernels are named."""
+    strategy = profile.strategy
+    return made if OPTIMIZERS[strategy.optimizer].by_shape or strategy.offload_operations is not None else of_weights(made)
+
+
 def _before_kept(model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> tuple[Lowered, Lowered]:
     """Without what is kept for backward; and with the messages that backward sends whatever is kept."""
     profile, mesh, declared = declared_under(model, strategy, given)
-    made = {name: differentiated(one, profile, mesh) for name, one in declared.items()}
+    made = {name: _of_weights(differentiated(one, profile, mesh), profile) for name, one in declared.items()}
     strict, sending = ({name: kind(one) for name, one in made.items()} for kind in (_Block, _Sending))
     parts = [("block early", strict), ("checkpointed early", _Unknown()), ("block sending", sending), ("checkpointed sending", _Unknown())]
     found = [cast(Mapping[str, Remembered], parts_of(strategy, kind, blocks)) for kind, blocks in parts]
