@@ -195,6 +195,24 @@ def test_an_uneven_split_is_laid_out_for_megatron(tmp_path: Path) -> None:
     assert "layout" not in path.read_text() and "--num-virtual-stages-per-pipeline-rank 2" in path.read_text()
 
 
+SHARDS = (
+    "num_distributed_optimizer_instances=16,outer_dp_sharding_strategy=optim,expert_shard_ranks=2",
+    "num_distributed_optimizer_instances=4,outer_dp_sharding_strategy=optim,expert_shard_ranks=1",
+    "expert_shard_ranks=8",
+    "num_distributed_optimizer_instances=8,expert_shard_ranks=2",
+    "num_distributed_optimizer_instances=4,outer_dp_sharding_strategy=optim",
+)
+
+
+@pytest.mark.parametrize("sharded", SHARDS)
+def test_weights_in_shards_come_back_from_megatron(sharded: str, tmp_path: Path) -> None:
+    """Weight shards where experts have degrees of their own, else groups of FSDP."""
+    asked = Asked(symsim.load_model("mixtral-8x7b"), load_strategy(f"tp=2,sp=true,ep=2,dp=16,zero=3,{sharded}"))
+    (path,), said = export("megatron", asked, tmp_path / "train.sh")
+    assert not [sentence for sentence in said if "cannot say" in sentence]
+    assert ("-num-weight-shards" in path.read_text()) == ("expert_shard_ranks" in sharded) == ("--use-megatron-fsdp" not in path.read_text())
+
+
 def test_what_megatron_assumes_otherwise_is_said(tmp_path: Path) -> None:
     chosen = {"attention_kernel": "math", "optimizer_implementation": "foreach"}
     asked = Asked(symsim.load_model("llama3-8b"), load_strategy("tp=2"), assumptions=chosen)
@@ -251,7 +269,7 @@ def test_halves_of_layers_are_refused_where_layers_are_said(kind: str, tmp_path:
 DIFFERENT = ("gpt3-175b", "deepseek-v3", "gpt-oss-20b", "qwen3-next-80b-a3b", "llama4-scout", "gemma-2-9b")
 STRATEGIES = (
     "tp=2,sp=true,pp=2,vpp=2,num_microbatches=4,overlap_p2p_comm=true,recompute=full,recompute_method=block,fp8=mxfp8,dp=16",
-    "dp=24,cp=2,cp_comm_type=a2a,zero=3,recompute=selective,recompute_modules=layernorm+core_attn,cross_entropy_fusion=te,optimizer=sgd_momentum",
+    "dp=24,num_distributed_optimizer_instances=2,outer_dp_sharding_strategy=optim,cp=2,cp_comm_type=a2a,zero=3,recompute=selective,recompute_modules=layernorm+core_attn,cross_entropy_fusion=te,optimizer=sgd_momentum",
     "pp=3,num_microbatches=3,use_precision_aware_optimizer=true,exp_avg_dtype=bf16,optimizer_cpu_offload=true,precision=fp16,clip_grad=0",
     "activation_func_fp8_input_store=true,fp8=tensorwise,dp=2,overlap_grad_reduce=true,moe_router_load_balancing_type=aux_loss",
 )
@@ -310,7 +328,7 @@ CHOICES = {
     "moe-router-score-function": "softmax sigmoid sqrtsoftplus", "moe-token-dispatcher-type": "allgather alltoall flex",
     "optimizer": "adam sgd muon dist_muon lion soap adaptive_muon", "position-embedding-type": "learned_absolute rope yarn mrope relative none",
     "recompute-granularity": "full selective", "recompute-method": "uniform block", "softmax-type": "vanilla off-by-one learnable",
-    "tokenizer-type": "NullTokenizer", "attention-backend": "flash fused unfused local auto",
+    "outer-dp-sharding-strategy": "no_shard optim", "tokenizer-type": "NullTokenizer", "attention-backend": "flash fused unfused local auto",
 }  # fmt: skip
 _FLAGGED = r"\[[01]\]\*\d+(\+\[[01]\]\*\d+)*"
 PATTERNS = {

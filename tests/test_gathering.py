@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from symsim.api.result import derive
 from symsim.errors import InputError
+from symsim.evaluation.buffers import gradient_buffers
 from symsim.evaluation.traffic import stage_messages
 from symsim.importers.reading import load_job
 from symsim.inputs.models import load_model
@@ -266,6 +268,7 @@ def test_weight_shards_of_experts_alone() -> None:
     gathers = [("all_gather", phase, "microbatch") for phase in ("backward", "forward")]
     assert sorted((m.op, m.phase, m.per) for m in own) == [*gathers, ("reduce_scatter", "backward", "microbatch")]
     assert {int(m.group.evaluate(cut.stage_numbers(cut.stages[0]))) for m in own} == {2}
+    assert {b.kind: b.shard for b in gradient_buffers(cut, cut.stages[0])} == {"dense": 32, "expert": 2}
     # a layer's experts are gathered as it runs, and the next one's with them
     layer, running = expert // LAYERS, "M_at_backward_moe"
     assert first(plain, running) - first(cut, running) == expert // 2 * 6 - layer * 2 * 2
@@ -281,12 +284,39 @@ def test_weight_shards_of_other_weights_alone() -> None:
     assert not [m for m in messages(cut) if m.axis in ("edp", "intra_edp")]
 
 
+def test_experts_that_one_rank_has_need_no_owners() -> None:
+    """Other weights in as many shards as there are ranks, and each expert on one of them: nothing is sent once a step."""
+    words = "--expert-model-parallel-size 32 --tensor-parallel-num-weight-shards 32".split()
+    given = "--bf16 --micro-batch-size 1 --use-distributed-optimizer --seq-length 512 --world-size 32".split()
+    job = load_job("megatron", *given, *words, model="qwen3-30b-a3b")
+    cut = derive(load_model("qwen3-30b-a3b").architecture, Strategy.model_validate(dict(job.strategy or {})), job.assumptions, None, SYSTEM)
+    assert (cut.strategy.expert_shard_ranks, cut.strategy.expert_dp) == (1, 1)
+    dense, expert = (int(first(cut, f"P_stage_{part}")) for part in ("dense", "expert"))
+    assert first(cut, "M_stage_weights") == 2 * (Fraction(dense, 32) + expert)
+    assert not [m for m in messages(cut) if "edp" in m.axis or (m.per == "step" and m.op in ("reduce_scatter", "all_gather"))]
+
+
+def test_weight_shards_without_a_distributed_optimizer() -> None:
+    """Experts on every rank, with whole states, are not those of FSDP's copies: a row says so."""
+    words = "--expert-model-parallel-size 4 --tensor-parallel-num-weight-shards 4".split()
+    given = [word for word in _WORDS if word != "--use-distributed-optimizer"]
+    job = load_job("megatron", *given, *words, model="mixtral-8x7b")
+    strategy = dict(job.strategy or {})
+    assert (strategy["zero"], strategy["num_distributed_optimizer_instances"], "expert_shard_ranks" in strategy) == (3, 8, False)
+    (row,) = (row for row in job.rows if row.fate == "not_modelled" and "expert" in row.key and "shards" in row.key)
+    assert "here they are in 8 copies, as the other weights" in row.why
+    with pytest.raises(InputError, match="num_distributed_optimizer_instances=2: Megatron-LM runs weights in shards with one instance"):
+        load_job("megatron", *_WORDS, *words, "--num-distributed-optimizer-instances", "2", model="mixtral-8x7b")
+
+
 def test_shards_of_experts_that_are_none() -> None:
     moe = load_model("mixtral-8x7b").architecture
     for given, said in (
         ({"zero": 1}, "expert_shard_ranks=2 says over how many ranks FSDP .zero=3. shards experts, and zero is 1"),
         ({"zero": 3, "expert_shard_ranks": 3}, "expert_shard_ranks=3 does not divide the 8 ranks that share an expert; valid: 1, 2, 4, 8"),
         ({"zero": 3, "num_distributed_optimizer_instances": 8}, "give outer_dp_sharding_strategy=optim"),
+        ({"zero": 3, "reshard_after_backward": False}, "expert_shard_ranks=2 and reshard_after_backward=false are of two frameworks"),
+        ({"zero": 3, "gradient_sync": "last_microbatch"}, "expert_shard_ranks=2 and gradient_sync=last_microbatch are of two frameworks"),
     ):
         with pytest.raises(InputError, match=said):
             derive(moe, Strategy(**{"dp": 8, "expert_shard_ranks": 2, **given}), {}, None, None)

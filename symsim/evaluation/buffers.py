@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from symsim.algebra.kinds import DEPTH, EMBEDDING, HEAD
 from symsim.cost.count import counted_parameters
+from symsim.cost.gathering import replicated
 from symsim.cost.reduce import BUCKET_SIZE, BUCKET_SIZE_PER_RANK, expert_groups
 from symsim.evaluation.numbers import Evaluation
 from symsim.ir.block import Tensor
@@ -58,7 +59,9 @@ def gradient_buffers(result: Evaluation, stage: Stage) -> list[Buffer]:
         for kind, sizes in owned.items():
             if sizes:
                 shard = ranks[kind] // strategy.num_distributed_optimizer_instances
-                if kind == "expert" and strategy.expert_shard_ranks is not None:
+                if replicated(strategy, kind == "expert"):
+                    shard = ranks[kind]
+                elif kind == "expert" and strategy.expert_shard_ranks is not None:
                     shard = strategy.expert_shard_ranks
                 padded = strategy.zero > 0
                 split = buckets(sizes, shard, limit, padded, padded and strategy.pad_buckets_for_high_nccl_busbw)

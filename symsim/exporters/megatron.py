@@ -194,12 +194,7 @@ def _parallel(s: Strategy) -> Iterator[Argument]:
             yield ("--hierarchical-context-parallel-sizes", *map(str, s.hierarchical_context_parallel_sizes))
     yield from _given("pipeline-model-parallel-size", s.pp)
     yield from _on("use-tp-pp-dp-mapping", s.rank_order == "tp-cp-ep-pp-dp")
-    yield from _on("use-distributed-optimizer", s.zero == 1)
-    if s.zero in _SHARDING:
-        yield ("--use-megatron-fsdp",)
-        yield ("--data-parallel-sharding-strategy", _SHARDING[s.zero])
-    several = s.num_distributed_optimizer_instances
-    yield from _given("num-distributed-optimizer-instances", several if several > 1 else None)
+    yield from _sharded(s)
     yield from _on("overlap-grad-reduce", s.overlap_grad_reduce)
     yield from _on("overlap-param-gather", s.overlap_param_gather)
     yield from _on("overlap-param-gather-with-optimizer-step", s.overlap_param_gather_with_optimizer_step)
@@ -214,6 +209,23 @@ def _parallel(s: Strategy) -> Iterator[Argument]:
         for name in ("tp-comm-overlap-rs-dgrad", "tp-comm-overlap-disable-qkv", "tp-comm-overlap-disable-fc1"):
             yield from _on(name, getattr(s, name.replace("-", "_")))
     yield from _on("ddp-pad-buckets-for-high-nccl-busbw", s.pad_buckets_for_high_nccl_busbw)
+
+
+def _sharded(s: Strategy) -> Iterator[Argument]:
+    """What data ranks share: optimizer states, all of FSDP, or, where experts are cut over other ranks than the rest, weights in shards."""
+    several, optim = s.num_distributed_optimizer_instances, s.outer_dp_sharding_strategy == "optim"
+    if s.expert_shard_ranks is not None:
+        # of a shard that one rank has, its states are that rank's either way
+        yield from _on("use-distributed-optimizer", optim or (several == 1 and s.expert_shard_ranks == s.expert_dp))
+        yield from _given("tensor-parallel-num-weight-shards", s.tp * s.dp * s.cp // several if several < s.dp * s.cp else None)
+        yield from _given("expert-tensor-parallel-num-weight-shards", s.expert_tp * s.expert_shard_ranks)
+        return
+    yield from _on("use-distributed-optimizer", s.zero == 1)
+    if s.zero in _SHARDING:
+        yield ("--use-megatron-fsdp",)
+        yield ("--data-parallel-sharding-strategy", _SHARDING[s.zero])
+    yield from _given("num-distributed-optimizer-instances", several if several > 1 else None)
+    yield from _given("outer-dp-sharding-strategy", "optim" if optim else None)
 
 
 def _pipeline(a: Architecture, s: Strategy) -> Iterator[Argument]:

@@ -119,7 +119,8 @@ class Strategy(BaseModel):
     expert_shard_ranks: Degree | None = Field(
         None,
         description="FSDP: ranks over which a copy of the experts is sharded, when not in as many copies as the others; a part on one rank alone "
-        "(these, or all ranks with an instance each) is not gathered: its gradients and states are those of a distributed optimizer",
+        "(these, or all ranks with an instance each) is not gathered: its gradients and states are those of a distributed optimizer; "
+        "what is sent once a step overlaps as overlap_grad_reduce and overlap_param_gather say",
     )
     reshard_after_forward: bool | Degree = Field(
         True,

@@ -9,6 +9,11 @@ from symsim.inputs.strategy import Strategy
 from symsim.lowering.shares import divisors
 from symsim.pipeline.schedules import schedule_of
 
+# what weight shards have no choice of: they are gathered for every use, and their gradients scattered every micro-batch (Megatron-LM)
+_OF_OTHERS = """
+    param_persistence_threshold prefetch_bucket_size max_live_parameters max_reuse_distance reshard_after_forward reshard_after_backward
+    gradient_sync""".split()
+
 
 def sharded_stages(architecture: Architecture, strategy: Strategy) -> None:
     """A rank of two stages keeps them whole (DeepSeek-V3, arXiv:2412.19437, sec. 3.2: ZeRO-1); groups are of interleaved schedules."""
@@ -38,10 +43,11 @@ def _experts(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError(f"{asked} does not divide the {strategy.expert_dp} ranks that share an expert; valid: {divisors(strategy.expert_dp)}")
     if ranks == others == 1:
         raise InputError(f"{asked}, and an instance a rank: nothing is sharded, as with zero=1")
-    if 1 in (ranks, others) and strategy.outer_dp_sharding_strategy != "optim":
+    whole = ranks == 1 < strategy.expert_dp or others == 1 < strategy.dp * strategy.cp
+    if whole and strategy.outer_dp_sharding_strategy != "optim":
         raise InputError(f"{asked} leaves a part whole on every rank, whose states its ranks share; give outer_dp_sharding_strategy=optim")
     if not FRAMEWORKS[strategy.fusion].main_gradients:
         raise InputError(f"{asked} needs gradients that are accumulated in buffers of their own (fusion=te), and fusion is {strategy.fusion}")
-    for name in ("param_persistence_threshold", "prefetch_bucket_size", "max_live_parameters", "max_reuse_distance"):
-        if getattr(strategy, name):
-            raise InputError(f"{asked} and {name}={getattr(strategy, name)} are of two frameworks; give one")
+    for name in _OF_OTHERS:
+        if getattr(strategy, name) != Strategy.model_fields[name].default:
+            raise InputError(f"{asked} and {name}={str(getattr(strategy, name)).lower()} are of two frameworks; give one")

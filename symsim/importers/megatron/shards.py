@@ -35,8 +35,9 @@ def weight_shards(keys: Keys, strategy: dict[str, Any], mixture: bool, experts: 
     for size, shared, key in ((degree, ranks, _DENSE), (own if experts else 1, of_experts, _EXPERTS)):
         if shared % size:
             raise keys.wrong(_given(keys, key), f"{'etp' if key == _EXPERTS else 'tp'} times a divisor of the {shared} ranks that share a weight")
+    if strategy.pop("num_distributed_optimizer_instances", 1) > 1:
+        keys.refuse("num_distributed_optimizer_instances", "Megatron-LM runs weights in shards with one instance")
     strategy["zero"] = 3
-    strategy.pop("num_distributed_optimizer_instances", None)
     if ranks > degree:
         strategy["num_distributed_optimizer_instances"] = ranks // degree
     if sharded and (ranks > degree or (experts and of_experts > own)):
@@ -45,6 +46,10 @@ def weight_shards(keys: Keys, strategy: dict[str, Any], mixture: bool, experts: 
         keys.note(
             _given(keys, _DENSE), "mapped", "zero, num_distributed_optimizer_instances", f"3, of groups of {degree} ranks, ahead of the computation"
         )
+    if (told or mixture) and not sharded and own == 1 < of_experts:
+        why = f"without use_distributed_optimizer experts' states are whole there; here they are in {ranks // degree} copies, as the other weights"
+        keys.note(_given(keys, _EXPERTS) if told else _EXPERTS, "not_modelled", why=why)
+        return
     if told or mixture:
         strategy["expert_shard_ranks"] = own
     if told:
