@@ -147,7 +147,23 @@ class Reported:
         """Of each family the symbols of a variant; of each variant the number of its family among them, and its own numbers."""
         families = {id(own.family): own for own in self.own}
         number = {at: k for k, at in enumerate(families)}
-        return list(families.values()), [number[id(own.family)] for own in self.own], [result.values for result in self.results]
+        return list(families.values()), [number[id(own.family)] for own in self.own], self._numbers()
+
+    def _numbers(self) -> list[Mapping[str, Any]]:
+        """The numbers of each variant; those of another where all that they follow from is the same."""
+        known: dict[Hashable, dict[tuple[str, ...], dict[str, Mapping[str, Any]]]] = {}
+        found = []
+        for variant in self.group.variants:
+            result, fields = variant.result, variant.result.strategy.__dict__
+            given = (variant.family.spelt(result.model), id(result.system), repr(result.overrides), *result.lowered.checkpointed)
+            alike = known.setdefault(given, {})
+            own = next((n for read, of in alike.items() if (n := of.get(repr([fields[name] for name in read]))) is not None), None)
+            if own is None:
+                at = replace(result, strategy=watched(result.strategy))
+                own, read = at.values, tuple(sorted(was_read(at.strategy)))
+                alike.setdefault(read, {})[repr([fields[name] for name in read])] = own
+            found.append(own)
+        return found
 
     def _all(self, read: Callable[[Symbols], Any]) -> Value | None:
         """What every variant has."""

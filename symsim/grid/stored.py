@@ -40,19 +40,26 @@ from symsim.program import cache
 _FORMAT = "4"
 # so many derivations are worth a process
 _FORK_DERIVATIONS = 64
+# of the options that are neither sizes nor degrees
+_DEFAULTS = {name: field.get_default() for name, field in Strategy.model_fields.items() if name not in (*SIZES, *DEGREES)}
 # definitions, and the kinds of layers under full recomputation
 _Derived = tuple[list[Definition], list[str]]
 
 
 def shape(strategy: Strategy, model: Architecture) -> dict[str, Any]:
     """What of a strategy decides the terms of a derivation: its options, which sizes are given, and of its degrees `deciding`."""
-    options = {name: value for name, value in strategy if name not in (*SIZES, *DEGREES)}
+    options = {name: value for name, default in _DEFAULTS.items() if not _same(value := strategy.__dict__[name], default)}
     given = {name: getattr(strategy, name) is not None for name in SIZES}
     lengths = documents(strategy)
     if lengths is not None:
         # a file of lengths may be another by now: whether they differ is all that formulas know of it
         given["document_lengths"] = lengths.varied
     return {**options, **given, "degrees": {name: read(strategy) for name, read in deciding(model).items()}}
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are the same; true is another than 1."""
+    return one is other or (type(one) is type(other) and bool(one == other))
 
 
 def _parts(system: System | None) -> Any:
