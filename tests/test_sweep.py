@@ -606,3 +606,24 @@ def test_what_is_given_at_one_of_two_points(model: str, base: str, name: str, va
         alone = symsim.derive(model, base, overrides={} if given is None else {name: given}, system="h100-sxm")
         assert row["time.step"] == pytest.approx(float(alone.value("time.step")), rel=1e-12)
         assert row["memory.peak"] == alone.value("memory.peak")
+
+
+@pytest.mark.parametrize(
+    ("model", "base", "name", "values"),
+    [
+        # peak rates, a capacity of experts: numbers that follow from an option, of variants that one program computes
+        ("llama3-8b", "tp=4,num_microbatches=8", "precision", ["bf16", "fp32"]),
+        ("deepseek-v3", "tp=2,sp=true,ep=8,num_microbatches=8", "fp8", ["none", "blockwise"]),
+        ("mixtral-8x7b", "ep=8,num_microbatches=8,moe_pad_expert_input_to_capacity=true", "moe_expert_capacity_factor", [1.0, 2.0]),
+        # true is another value than 1
+        ("llama3-8b", "zero=3,dp=8,num_microbatches=8,fusion=eager", "reshard_after_forward", [True, 1]),
+    ],
+)
+def test_an_option_moves_what_follows_from_it_in_a_grid(model: str, base: str, name: str, values: list[Any]):
+    rows = rows_of(model, {name: values}, strategy=base)
+    made = []
+    for value in values:
+        alone = symsim.derive(model, base, overrides={name: value}, system="h100-sxm")
+        made.append((pytest.approx(float(alone.value("time.step")), rel=1e-12), alone.value("memory.peak")))
+    assert [(row["time.step"], row["memory.peak"]) for row in rows] == made
+    assert len({row["memory.peak"] for row in rows}) == 2

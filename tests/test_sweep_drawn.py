@@ -78,6 +78,17 @@ def test_a_heat_map_has_a_cell_a_place_hatched_where_it_does_not_fit() -> None:
     assert {f"{value:.2f}" for value in found.best.values()} <= texts and "llama3-8b: time.step: one step, s" in texts
 
 
+@pytest.mark.parametrize(("name", "values"), [("reshard_after_forward", [True, 1]), ("reshard_after_backward", [True, False]), ("dp", [4, 8])])
+def test_an_axis_is_drawn_as_its_rows_have_it(name: str, values: list[object], tmp_path: Path) -> None:
+    """Values of several kinds are text in rows, and true is another than 1."""
+    found = symsim.sweep(MODEL, {name: values}, "zero=3,dp=8,num_microbatches=8" if name != "dp" else "zero=3", SYSTEM)
+    assert "<svg" in found.plot("memory.peak").svg
+    text = ",".join(str(v).lower() for v in values)
+    asked = ["sweep", MODEL, "-s", "zero=3,num_microbatches=8" + ",dp=8" * (name != "dp"), "-y", SYSTEM, "--axis", f"{name}={text}", "--top", "1"]
+    ended = in_process.run(*asked, "--plot", str(tmp_path / "a.svg"))
+    assert ended.returncode == 0 and (tmp_path / "a.svg").exists(), ended.stderr
+
+
 def test_pictures_of_the_command(tmp_path: Path) -> None:
     front = tmp_path / "front.svg"
     asked = ["sweep", MODEL, "-s", STRATEGY, "-y", SYSTEM, *(word for axis in AXES for word in ("--axis", axis))]

@@ -74,7 +74,7 @@ class SweepRows:
         from symsim.report.figure import Figure
 
         by = by if by is not None else next((n for n in ("tokens_per_second", "memory.peak") if n in self.rows), self.columns[-1].name)
-        axes = {name: list(dict.fromkeys(row[k] for row in values)) for names, values in self.axes.items() for k, name in enumerate(names)}
+        axes = {name: [row[k] for row in values] for names, values in self.axes.items() for k, name in enumerate(names)}
         wanted = [name.strip() for name in over.split(",")] if isinstance(over, str) else over
         return Figure(f"{by} of {len(self):,} rows", *rows_picture(self.rows, axes, wanted, by, "Sweep"))
 

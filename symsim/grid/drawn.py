@@ -18,7 +18,7 @@ from symsim.grid.conditions import Node, evaluate, names, parse_quantity
 from symsim.grid.names import field_of, is_whole
 from symsim.grid.question import Question, ask, largest_first
 from symsim.grid.space import Space
-from symsim.grid.sweep import Sweep
+from symsim.grid.sweep import Sweep, as_column
 from symsim.inputs.settings import text_of
 from symsim.report.chart import HEIGHT, WIDTH, Chart, amount, chart
 from symsim.report.charted import Charted
@@ -67,7 +67,7 @@ def rows_picture(rows: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], ove
             raise InputError(f"by='{cut(by)}': the rows have no '{cut(name)}': {nearest(name, list(rows))}")
     if not len(next(iter(rows.values()), ())):
         raise InputError("plot(): there are no rows to draw")
-    several = {name: [v for v in values if v in there] for name, values in axes.items() if len(there := set(rows[name].tolist())) > 1}
+    several = {name: [v for v in _distinct(values) if v in there] for name, values in axes.items() if len(there := set(rows[name].tolist())) > 1}
     chosen = _chosen(list(several), over, "plot(over=...)")
     value, best = np.asarray(_at(node, rows), dtype=float), largest_first(node)
     values = [several[name] for name in chosen]
@@ -107,7 +107,12 @@ def _drawn(found: _Places, by: str, largest: bool, title: str) -> str:
 
 def drawn_axes(space: Space, asked: Sequence[str]) -> list[str]:
     """The axes that are drawn: those that are named, or all that have more than one value. InputError where that is neither one nor two."""
-    return _chosen([column.name for column in space.columns.values() if len(set(column.shown)) > 1], asked, "--over")
+    return _chosen([column.name for column in space.columns.values() if len(_distinct(column.shown)) > 1], asked, "--over")
+
+
+def _distinct(values: Sequence[Any]) -> list[Any]:
+    """The values of an axis as rows have them, each once."""
+    return list(dict.fromkeys(as_column(values).tolist()))
 
 
 def _chosen(several: Sequence[str], asked: Sequence[str], option: str) -> list[str]:
@@ -143,7 +148,7 @@ def _places(sweep: Sweep, over: Sequence[str]) -> _Places:
     meets = np.ones(len(value), dtype=bool)
     for node in nodes[1:]:
         meets &= np.asarray(_at(node, rows), dtype=bool)
-    values = [list(dict.fromkeys(next(c for c in space.columns.values() if c.name == name).shown)) for name in over]
+    values = [_distinct(next(c for c in space.columns.values() if c.name == name).shown) for name in over]
     if max(map(len, values)) > _MOST_PLACES and len(over) == 2:
         raise InputError(f"--plot: an axis of {max(map(len, values))} values is drawn; a heat map has at most {_MOST_PLACES} rows or columns")
     return _Places(over, values, *_reduced(rows, over, values, value, meets, largest=question.largest[0]))

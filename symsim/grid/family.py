@@ -276,7 +276,7 @@ def families(space: Space) -> Iterator[Family]:
         own = [c for c in space.columns.values() if c.axis == axis and not is_number(c)]
         keys: dict[Any, list[int]] = {}
         for position in range(size):
-            keys.setdefault(tuple(c.values[position] for c in own), []).append(position)
+            keys.setdefault(tuple(told_apart(c.values[position]) for c in own), []).append(position)
         groups.append([np.array(positions) for positions in keys.values()])
     for chosen in product(*groups):
         yield Family(space, chosen)

@@ -251,7 +251,7 @@ class Sweep:
         rows: dict[str, Array] = {}
         positions = np.unravel_index(numbers, self.space.sizes)
         for c in self.space.columns.values():
-            rows[c.name] = _as_column(c.shown)[positions[c.axis]]
+            rows[c.name] = as_column(c.shown)[positions[c.axis]]
         for key, derived in self.space.derived.items():
             rows[derived.name] = self._derived_values(key, positions)
         for one in self.columns():
@@ -333,7 +333,8 @@ def whole(values: Array) -> Array:
     return np.minimum(found, _MOST).astype(np.int64)
 
 
-def _as_column(values: Sequence[Any]) -> Array:
+def as_column(values: Sequence[Any]) -> Array:
+    """Values of an axis as rows have them: numbers or truths, and text where they are of several kinds."""
     if _kind(values) == "text":
         return np.array([str(v).lower() if isinstance(v, bool) else printable(str(v)) for v in values], dtype=object)
     return np.array(values)
