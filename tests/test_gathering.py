@@ -14,6 +14,7 @@ from symsim.evaluation.buffers import gradient_buffers
 from symsim.evaluation.traffic import stage_messages
 from symsim.importers.reading import load_job
 from symsim.inputs.models import load_model
+from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system
 
@@ -140,6 +141,15 @@ def test_what_is_needed_again_soon_stays_gathered() -> None:
     assert tuple(int(sent[phase].count.evaluate({})) for phase in ("forward", "backward")) == (LAYERS, LAYERS - kept)
     assert first(near, "M_at_forward_head") - first(plain, "M_at_forward_head") == 2 * kept * LAYER
     assert first(near, "M_at_forward_dense") - first(plain, "M_at_forward_dense") == 2 * (kept - 1) * LAYER
+
+
+def test_a_stage_without_layers_has_none_to_keep() -> None:
+    """max_reuse_distance is shared out over layers, of which the last stage has none."""
+    around = "dp=2,pp=2,num_microbatches=4,zero=3,fusion=eager,pipeline_model_parallel_layout=Etttttttttttttttttttttttt|L"
+    model = load_model("gpt2-medium").architecture
+    plain, near = (derive(model, load_strategy(f"{around}{more}")) for more in ("", ",max_reuse_distance=1000000000"))
+    here, there = (float(result.stage_numbers(result.stages[1])["M_stage_peak"]) for result in (near, plain))
+    assert here == there > 0
 
 
 def test_the_host_gathers_what_is_sharded_alone() -> None:

@@ -227,3 +227,12 @@ def test_a_host_that_waits_at_the_ends_of_a_checkpoint() -> None:
     assert step(",synchronize_checkpoint_boundary=true", host_launch="hidden")[0] == step("", host_launch="hidden")[0]
     with pytest.raises(InputError, match="synchronize_checkpoint_boundary=true needs recompute=full, and recompute is none"):
         derived("synchronize_checkpoint_boundary=true")
+
+
+@pytest.mark.parametrize("ends", [f"pipeline_model_parallel_layout=E{'t' * 32}|L", f"pipeline_model_parallel_layout=E|{'t' * 32}L"])
+def test_a_stage_without_layers_keeps_nothing_for_them(ends: str) -> None:
+    """A mask that all layers share is kept by checkpoints: where a stage has none, it is not."""
+    whole, again = (stages(f"pp=2,num_microbatches=4,{ends},{more}") for more in ("recompute=none", "recompute=full"))
+    empty = next(k for k, s in enumerate(whole) if not s["L_dense_i"])
+    assert again[empty]["A_stage"] == whole[empty]["A_stage"]
+    assert again[1 - empty]["A_stage"] < whole[1 - empty]["A_stage"]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from symsim.algebra.expr import ONE, ZERO, Expr, expr, product, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, expr, minimum, product, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, layers, layers_of_model, of_block, of_stage
 from symsim.algebra.kinds import DEPTH, as_named, in_words
@@ -396,8 +396,7 @@ def _stage_totals(book: Derivation, lowered: Lowered) -> None:
                 parts.append(Quantity(of_block(letter, n).expr, unit) * here[n])
         if letter == "A":
             parts += _checkpoints(lowered) if full else []
-            shared = [of_block("A", n, again, part="shared") for n in lowered.blocks for again in (True, False)]
-            parts += [Quantity(key.expr, unit) for key in shared if key in book][:1] + [lent(lowered)]
+            parts += [*_shared(book, lowered), lent(lowered)]
         book.define(of_stage(letter), total(parts, unit), meaning, unit=unit, latex=rf"{letter}^{{(i)}}")
 
     stage("X", FLOP, "forward FLOPs of one rank of stage i, one micro-batch")
@@ -406,6 +405,17 @@ def _stage_totals(book: Derivation, lowered: Lowered) -> None:
     stage("Q", BYTE, "HBM bytes of forward of one rank of stage i, one micro-batch")
     stage("U", BYTE, "HBM bytes of backward of one rank of stage i, one micro-batch")
     stage("A", BYTE, "bytes one micro-batch keeps on one rank of stage i")
+
+
+def _shared(book: Derivation, lowered: Lowered) -> list[Quantity]:
+    """What all layers of a stage keep together, where it has any: a mask goes into each that is called again, whatever its mixer."""
+    found = [key for n in lowered.blocks for again in (True, False) if (key := of_block("A", n, again, part="shared")) in book]
+    strategy = lowered.profile.strategy
+    counted = strategy.account_for_embedding_in_pipeline_split or strategy.account_for_loss_in_pipeline_split
+    there = ONE
+    if counted or strategy.pipeline_model_parallel_layout is not None:
+        there = minimum(1, sum((symbol(runs(n)) for n in lowered.blocks if n in lowered.profile.model.layer_kinds or n == DEPTH), ZERO))
+    return [Quantity(key.expr * there, BYTE) for key in found[:1]]
 
 
 def _checkpoints(lowered: Lowered) -> list[Quantity]:

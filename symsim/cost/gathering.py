@@ -75,7 +75,8 @@ def kept_layers(lowered: Lowered, kind: str) -> Expr:
     if not distance:
         return ZERO
     everything = sum((held(lowered, k) * layers(k).expr for k in lowered.profile.model.kind_names()), ZERO)
-    return floor(layers(kind).expr * minimum(1, expr(distance) / (2 * everything)))
+    # a stage may have no layer
+    return floor(layers(kind).expr * minimum(1, expr(distance) / (2 * maximum(1, everything))))
 
 
 def by_parameter(lowered: Lowered) -> bool:

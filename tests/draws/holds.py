@@ -5,7 +5,7 @@
 A step is the sum of its parts, none of them below zero, and no shorter than the work of its slowest stage; a peak is the sum of its parts and no less
 than what stays; faster links and kernels never take longer, and less memory moves nothing; more sequences, micro-batches and replicas never take
 less; the difference of two strategies is the sum of its rows; formulas as Python, C and JavaScript give what `eval` does; and what was derived of the
-same model before, with what passes then made at hand, changes no number. Ends with 1 where one does not hold.
+same model before, with what passes then made at hand, changes no number. `holds_between.py` has further facts. Ends with 1 where one does not hold.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from holds_between import BETWEEN
 from knobs import Grid, surroundings
 
 from symsim.api.result import Result
@@ -126,6 +127,11 @@ def of_more(draw: random.Random, one: Grid, result: Result) -> Iterator[str]:
         for of in ("time.step", "memory.peak"):
             if float(found.value(of)) < float(result.value(of)) * (1 - _ROUNDING):
                 yield f"{name}={value}: {of} is {float(found.value(of))}, of {float(result.value(of))} before"
+    # what lies outside of data ranks lies further apart with more of them
+    order = strategy.rank_order.split("-")
+    outside = order[order.index("dp") + 1 :]
+    if any({"tp": strategy.tp, "cp": strategy.cp, "pp": strategy.pp, "ep": strategy.ep}[axis] > 1 for axis in outside if axis != "pp"):
+        return
     try:
         found = one.alone({"dp": str(2 * strategy.dp), "num_microbatches": str(strategy.microbatches)})
     except InputError:
@@ -215,7 +221,7 @@ def of_before(draw: random.Random, one: Grid, result: Result) -> Iterator[str]:
                 yield f"-s {grid.strategy}: after others {[(n, found.step_numbers.get(n), alone.step_numbers[n]) for n in wrong[:3]]}"
 
 
-FACTS = (of_parts, of_the_slowest, of_rates, of_more, of_two, of_languages, of_before)
+FACTS = (of_parts, of_the_slowest, of_rates, of_more, of_two, of_languages, of_before, *BETWEEN)
 
 
 def main() -> int:
