@@ -91,6 +91,14 @@ def test_some_drawn_job_needs_a_row(row: str, tmp_path: Path) -> None:
     assert any(needs(run) for run in _drawn().values())
 
 
+@pytest.mark.parametrize("version, since, step", [("1.0", "2.8.0", 69.0589), ("2.8.0", "2.8.0", 68.1448), ("1.0", "1.0", 68.1448)])
+def test_written_out_attention_exchanges_its_output_again(version: str, since: str, step: float, tmp_path: Path) -> None:
+    """Before TransformerEngine 2.8, though its backward reads probabilities alone (SimuMax v1.2, run as it is)."""
+    files = _files(_drawn()["drawn_7"])
+    strategy = {**files["strategy"], "te_version": version, "te_cp_a2a_save_pre_posta2a_min_version": since}
+    assert 1000 * float(measured(answer({**files, "strategy": strategy}, tmp_path))[STEP][0]) == pytest.approx(step, rel=1e-4)
+
+
 def test_linear_maps_are_two_leaves_under_fp8(tmp_path: Path) -> None:
     """Queries of latent attention that are not compressed run again alone: the quantiser keeps their input (SimuMax v1.2, run as it is)."""
     kept = json.loads((REDUCED / "simumax_drawn.json").read_text())

@@ -13,15 +13,15 @@ _FLAGS = ("attn_recompute", "mla_rms_recompute", "mlp_recompute", "mlp_rms_recom
 
 @dataclass(frozen=True)
 class Settings:
-    """strategy: the keys as given. The rest is what the rows ask for."""
+    """strategy: the keys as given. output_goes_again: attention's output is exchanged for the backward too. The rest is what the rows ask for."""
 
     strategy: Mapping[str, Any]
-    te_version: tuple[int, ...]
     swiglu: bool
     flash: bool
     padded: bool
     shared_experts: bool
     one_attention_output: bool
+    output_goes_again: bool
 
 
 def settings_of(question: Question) -> Settings:
@@ -31,15 +31,15 @@ def settings_of(question: Question) -> Settings:
     networks = [model.mlp] if model.mlp is not None else []
     gated = all(n.gated for n in networks) and (model.moe is None or model.moe.gated)
     kept = strategy.cp > 1 and strategy.cp_comm_type == "a2a" and strategy.cp_saved_output == "attention"
-    context = kept and version < version_of(given.get("te_cp_a2a_save_pre_posta2a_min_version", "2.8.0"))
+    older = version < version_of(given.get("te_cp_a2a_save_pre_posta2a_min_version", "2.8.0"))
     return Settings(
         given,
-        version,
         gated,
         question.assumptions.get("attention_kernel", "flash") == "flash",
         strategy.moe_pad_expert_input_to_capacity,
         model.moe is not None and bool(model.moe.moe_shared_expert_intermediate_size),
-        context and strategy.fp8 == "none",
+        kept and older and strategy.fp8 == "none",
+        older,
     )
 
 

@@ -142,7 +142,9 @@ def _of_context_ranks(rules: Messages, asked: Settings) -> list[Difference]:
         STEP,
         {"messages": {"output-again": rules.output_again}},
     )
-    return [once, *([output] if asked.te_version < (2, 8) and rules.question.strategy.cp_saved_output == "attention" else [])]
+    # a strategy that says so has it where a backward reads it, which is not where scores are written out
+    said = rules.question.strategy.cp_saved_output == "projection" and asked.flash
+    return [once, *([output] if asked.output_goes_again and not said else [])]
 
 
 def _of_tensor_ranks(rules: Messages) -> list[Difference]:
