@@ -440,6 +440,61 @@ def test_a_script_beside_is_followed_whether_it_is_sourced_or_started(tmp_path: 
     assert [command.words[0].text for command in commands(text, str(tmp_path / "jobs" / "run.sh"))] == ["x"]
 
 
+def test_scripts_name_others_from_where_they_are_started(tmp_path: Path) -> None:
+    """As from the root of a checkout, two folders above: by sbatch, whose options stand above the header, and by srun with values of its own."""
+    (tmp_path / "parts" / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "jobs" / "a").mkdir(parents=True)
+    (tmp_path / "parts" / "sizes.sh").write_text("SIZE=4\n")
+    (tmp_path / "parts" / "train.sh").write_text("#SBATCH --nodes=2 --gres=gpu:8\n#SBATCH --ntasks-per-node 1\nsrun -W 0 parts/deep/er/step.sh 7B\n")
+    (tmp_path / "parts" / "deep" / "er" / "step.sh").write_text("source parts/sizes.sh\nx $1 $SIZE $SLURM_NNODES $SLURM_NTASKS\n")
+    begin = tmp_path / "jobs" / "a" / "run.sh"
+    for options, nodes in (("--job-name=x --nodes=4 -p main", "4"), ("-N 3", "3"), ("", "2")):
+        found = commands(f"sbatch {options} parts/train.sh", str(begin))
+        assert [word.known() for word in found[-1].words] == ["x", "7B", "4", nodes, nodes]
+    # what binds a process is not what it starts
+    assert [word.text for word in commands("srun ./parts/train.sh python x.py", str(begin))[-1].words][-1] == "x.py"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "IFS=',' read -r A B C <<< \"4,2\"\nx $A-$B-$C.",
+        "IFS=, read -r A B <<< 4,2,8\nx $A-$B.",
+        "V='4 2  8 9'\nread A B C <<< $V\nx $A-$B-$C.",
+        'read -r A <<< " 4 2 "\nx "$A."',
+        "IFS=: read -r A B << END\n4:2\n8:9\nEND\nx $A-$B.",
+        "for V in 4,2 8,1; do IFS=',' read -r A B <<< $V; x $A-$B.; done",
+    ],
+)
+def test_what_is_read_of_the_script_itself(script: str) -> None:
+    said = subprocess.run(["bash", "-c", f"x() {{ printf '%s\n' \"$@\"; }}\n{script}"], capture_output=True, text=True, check=True).stdout
+    found = commands(script, "s")
+    assert [word.known() for command in found for word in command.words[1:]] == said.splitlines()
+
+
+def test_what_else_is_read_is_not_known() -> None:
+    for script in ("read A", "read -a A <<< 1", "IFS=',' read -r A B <<< $(date)", "IFS=',;' read A B <<< 1,2"):
+        why = commands(f"{script}\nx $A", "s")[-1].words[1].why
+        assert why is not None and why.startswith("s:1: $A is read"), script
+
+
+@pytest.mark.parametrize(
+    "script, words",
+    [
+        ("x --save <PATH TO A FOLDER> --load <THE SAME>/b --n 1", [["<PATH TO A FOLDER>"], ["<THE SAME>/b"], ["1"]]),
+        ('A=<Specify path and file prefix>_text\nB=<path>\nx --save $A --load "$A" --n $B', [["<Specify path and file prefix>_text"]] * 2 + [["<path>"]]),
+        ('r="x --save <PATH TO IT> --n 1"\n$r', [["<PATH TO IT>"], ["1"]]),
+        ('r="x --save <PATH TO IT> --n 1"\nsh -c "${r}"', [["<PATH TO IT>"], ["1"]]),
+        ("x --n 1 <data/in 2>&1 --m 3", [["1"], ["3"]]),
+        ("x --n 1 <in >out --m 3", [["1"], ["3"]]),
+        ('x --save "<a b" --n c>', [["<a b"], ["c"]]),
+    ],
+)
+def test_what_is_to_be_filled_in_is_one_word(script: str, words: list[list[str]]) -> None:
+    given = options(commands(script, "s")[-1].words)[1]
+    assert [[word.text for word in one.values] for one in given] == words
+
+
 def test_a_script_that_leads_here_is_not_followed_again(tmp_path: Path) -> None:
     (tmp_path / "a.sh").write_text('[ -z "$JOB" ] && sbatch "$0"\nbash b.sh\n')
     (tmp_path / "b.sh").write_text("x\nbash a.sh\n")

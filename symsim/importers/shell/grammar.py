@@ -257,7 +257,7 @@ class _Parser:
                 target = self.redirected()
                 if token.operator in (">", ">|", ">>") and target is not None and not target.source.startswith("/dev/"):
                     output, added = target, token.operator == ">>"
-                text = target if token.operator == "<<" else text
+                text = target if token.operator in ("<<", "<<<") else text
                 continue
             if token.operator:
                 if token.operator == "(":

@@ -73,11 +73,12 @@ def scripts(texts: Sequence[tuple[str, str]], variables: Mapping[str, str] | Non
     return found
 
 
-def _begun(scope: Scope, text: str, where: str) -> str:
+def _begun(scope: Scope, text: str, where: str, submitted: Sequence[str] = ()) -> str:
     """The text of a script, once what Slurm sets for it is set."""
-    for name, value in scheduled(text).items():
+    for name, value in scheduled(text, submitted).items():
         if scope.get(name) is None:
             scope.set(name, scope.marked(value, where))
+            scope.exported.add(name)
     return text
 
 
@@ -357,9 +358,27 @@ class _Reader:
         pieces = [piece for token in rest for piece in self.expand.fields(token)]
         if len(pieces) > _MOST_WORDS:
             raise InputError(f"{self.where}:{simple.line}: a command of more than {_MOST_WORDS} words")
+        if simple.text is not None and [self.scope.plain(piece) for piece in pieces[:1]] == ["read"]:
+            return self.read_into(pieces[1:], self.expand.text(simple.text), prefix.get("IFS"), simple.line)
         if simple.output is not None:
             self.wrote(simple, simple.output, pieces)
         return self.command(pieces, prefix, simple.line)
+
+    def read_into(self, pieces: list[str], text: str, separator: Value | None, line: int) -> bool | None:
+        """`read A B <<< TEXT`: its first line by variables, what is left into the last."""
+        where = f"{self.where}:{line}"
+        names = [self.scope.plain(piece) for piece in pieces]
+        names = names[1:] if names[:1] == ["-r"] else names
+        apart = self.scope.plain(separator) if isinstance(separator, str) else " "
+        why = self.scope.reason(text) or (self.scope.reason(separator) if isinstance(separator, str) else None)
+        if len(apart) != 1 or not names or not all(map(str.isidentifier, names)) or why is not None and len(names) > 1:
+            self.unknown([self.scope.word(piece, where) for piece in pieces], where, "is read")
+            return None
+        first = text if why is not None else self.scope.plain(text).partition("\n")[0].strip(" \t")
+        found = first.split(None if apart == " " else apart, len(names) - 1)
+        for name, value in zip(names, [*found, *[""] * len(names)], strict=False):
+            self.scope.set(name, value if why is not None else self.scope.marked(value, where))
+        return True
 
     def wrote(self, simple: Simple, output: Token, pieces: list[str]) -> None:
         """Keep what a command writes into a file: `cat > FILE << END`, or words of its own."""
@@ -437,12 +456,16 @@ class _Reader:
             return self.again(pieces[inner], line)
         at = script_run(words)
         if at is not None and (file := beside(words[at], self.around)) is not None:
-            return self.sourced(file, line, pieces[at + 1 :], prefix)
+            submitted = [word.text for word in words[1:at] if word.why is None] if name == "sbatch" else []
+            return self.sourced(file, line, pieces[at + 1 :], prefix, submitted)
         self.found.append(Command(tuple(words), line, self.scope.environment(prefix, where), self.scope.files(where)))
         return None
 
-    def sourced(self, file: str, line: int, started: Sequence[str] | None = None, prefix: Mapping[str, Value] = {}) -> bool | None:
-        """Follow another script: one that is sourced, or one that is started, with its arguments and what is exported alone."""
+    def sourced(
+        self, file: str, line: int, started: Sequence[str] | None = None, prefix: Mapping[str, Value] = {}, submitted: Sequence[str] = ()
+    ) -> bool | None:
+        """Follow another script: one that is sourced, or one that is started, with its arguments and what is exported alone. submitted: the
+        options that sbatch has for it."""
         self.deeper(line, "scripts that start or source each other too often")
         scope, outer = self.scope, (self.scope.values, self.scope.positional, self.scope.shifted, self.scope.called)
         reader = _Reader(scope, file, self.deep, self.around)
@@ -452,7 +475,7 @@ class _Reader:
             scope.exported |= prefix.keys()
             scope.positional, scope.shifted, scope.called = [*started], 0, True
         try:
-            self.found += reader.read(_begun(scope, read_text(file, _LONGEST_SOURCED), file))
+            self.found += reader.read(_begun(scope, read_text(file, _LONGEST_SOURCED), file, submitted))
         finally:
             self.deep -= 1
             if started is not None:

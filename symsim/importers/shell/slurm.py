@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _ASKED = re.compile(
     r"^#SBATCH\s+(?:--(nodes|ntasks|ntasks-per-node|gpus-per-node|gres|cpus-per-task)[=\s]\s*|-([Nnc])\s*)(?:\w+:)*([0-9]{1,7})(?![-,.\w])",
@@ -16,9 +17,9 @@ def header(text: str) -> dict[str, int]:
     return {match[1] or _SHORT[match[2]]: int(match[3]) for match in _ASKED.finditer(text)}
 
 
-def scheduled(text: str) -> dict[str, str]:
-    """The variables that Slurm sets in the job, as far as its header tells them."""
-    asked = header(text)
+def scheduled(text: str, submitted: Sequence[str] = ()) -> dict[str, str]:
+    """The variables that Slurm sets in the job, as far as its header tells them, and the options of sbatch, which stand above it."""
+    asked = header(text) | header(re.sub(r" (?=-)", "\n#SBATCH ", " " + " ".join(submitted)))
     nodes, each = asked.get("nodes"), asked.get("ntasks-per-node")
     tasks = asked.get("ntasks", nodes * each if nodes is not None and each is not None else None)
     numbers = {

@@ -12,6 +12,7 @@ from symsim.importers.shell.tokens import Token
 _VARIABLE = re.compile(r"\"?\$\{?([A-Za-z_][A-Za-z0-9_]*)(?::?-)?\}?\"?")
 _SHELLS = ("bash", "sh")
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+_PROGRAMS = (".py", "python", "python3", "torchrun", "accelerate", "deepspeed")
 _POSITIONAL = re.compile(r"\$\{?[#@*1-9]")
 
 
@@ -66,6 +67,9 @@ def script_run(words: Sequence[Word]) -> int | None:
     starts = words[0].text.rpartition("/")[2] in (*_SHELLS, "sbatch", "srun", "exec", "nohup")
     if not starts and not words[0].text.startswith("./"):
         return None
-    behind = _SHELLS if words[0].text == "srun" else ()
     scripts = [at for at, word in enumerate(words) if word.text.endswith(_SCRIPTS) and "=" not in word.text]
-    return next((at for at in scripts if not behind or words[at - 1].text.rpartition("/")[2] in behind), None)
+    if words[0].text != "srun":
+        return next(iter(scripts), None)
+    # srun may start what starts the program that stands behind it
+    alone = not any(word.text.endswith(_PROGRAMS) for word in words)
+    return next((at for at in scripts if alone or words[at - 1].text.rpartition("/")[2] in _SHELLS), None)

@@ -16,13 +16,13 @@ def json_written(text: Word) -> Document:
 
 
 def beside(word: Word, scripts: Sequence[str]) -> str | None:
-    """The file that a word of the last script names, from here or from its folder; None where none lies there, or in the two folders above, or
-    where it is one of the scripts."""
+    """The file that a word of the last script names, from here, from its folder, or from the two above it, of which one is where such scripts are
+    started; None where none lies there, or where it is one of the scripts. So too of the first script's folder, which leads to the others."""
     if word.why is not None:
         return None
-    folder = os.path.dirname(scripts[-1])
-    near = os.path.abspath(os.path.join(folder, "..", ".."))
-    near = os.path.abspath(folder) if near == os.sep else near
-    places = (word.text, os.path.join(folder, word.text))
-    found = next((one for one in places if os.path.isfile(one) and os.path.abspath(one).startswith(near + os.sep)), None)
+    folders = list(dict.fromkeys(os.path.dirname(script) for script in (scripts[-1], scripts[0])))
+    above = [os.path.join(folder, up) for folder in folders for up in ("", "..", os.path.join("..", ".."))]
+    near = [found + os.sep for folder in above if (found := os.path.abspath(folder)) != os.sep]
+    places = (word.text, *(os.path.normpath(os.path.join(folder, word.text)) for folder in above))
+    found = next((one for one in places if os.path.isfile(one) and os.path.abspath(one).startswith(tuple(near))), None)
     return None if found is None or any(os.path.exists(one) and os.path.samefile(one, found) for one in scripts) else found

@@ -14,6 +14,9 @@ from typing import Literal
 from symsim.errors import InputError, cut
 
 PartKind = Literal["text", "parameter", "arithmetic", "command"]
+# <a path of your own>, in a script that is to be filled in: no shell would read it as one that is; a word alone behind NAME=
+_BLANK = re.compile(r"<[A-Za-z][\w./'-]*(?: +[\w./'-]+)*(?: +[\w./'-]*[A-Za-z])>(?!&)")
+_FILLED = re.compile(r"<[A-Za-z][\w./' -]*[A-Za-z]>(?!&)")
 _OPERATORS = (";;", "&&", "||", "|&", "&>>", "&>", ">>", "<<<", "<<-", "<<", ">&", "<&", ">|", "<>", ";", "|", "&", "(", ")", "<", ">")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*(?:\[[^\]\s]*\])?\+?=", re.ASCII)
 # NAME=, NAME[..]=, NAME+= at the beginning of a word
@@ -101,6 +104,8 @@ class _Lexer:
             self.at += 1
             inner = self._balanced("(", ")")
             return [Token((Part("command", inner, True, line),), line, f"<({inner})")]
+        if _BLANK.match(self.text, start):
+            return [self._word()]
         for operator in _OPERATORS:
             if self.text.startswith(operator, start):
                 self.at += len(operator)
@@ -149,8 +154,14 @@ class _Lexer:
 
     def _word(self) -> Token:
         line, start, parts = self.line, self.at, []
-        while self.at < len(self.text) and self.text[self.at] not in " \t\r\n;&|<>()":
-            parts += self._piece()
+        while self.at < len(self.text):
+            if self.text[self.at] == "<" and (blank := self._blank_left(start)) is not None:
+                parts.append(Part("text", blank, True, line))
+                self.at += len(blank)
+            elif self.text[self.at] in " \t\r\n;&|<>()":
+                break
+            else:
+                parts += self._piece()
         written = self.text[start : self.at]
         if self.text.startswith("(", self.at) and _ASSIGNED.fullmatch(written):
             return self._array(line, written, tuple(parts))
@@ -160,6 +171,11 @@ class _Lexer:
         if written.isdigit() and self.at < len(self.text) and self.text[self.at] in "<>":
             return (self._token(False) or [Token((), line, ";", ";")])[0]
         return Token(tuple(parts), line, written)
+
+    def _blank_left(self, start: int) -> str | None:
+        """`<a path of your own>`, in a word that begins at start."""
+        found = (_FILLED if ASSIGNMENT.fullmatch(self.text, start, self.at) else _BLANK).match(self.text, self.at)
+        return found[0] if found is not None else None
 
     def _array(self, line: int, written: str, parts: tuple[Part, ...]) -> Token:
         self.at += 1
