@@ -464,6 +464,18 @@ def test_overrides_of_a_recipe(tmp_path: Path) -> None:
         job(str(nested), model="llama3-8b")
 
 
+def test_what_starts_a_recipe_is_told_besides(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    told = "--recipe llama3_8b_sft --mode finetune --peft_scheme lora --seq_length 4096 --packed_sequence"
+    script.write_text(f"torchrun --nproc_per_node 8 run_recipe.py {told} model.tensor_model_parallel_size=2 train.global_batch_size=64\n")
+    found = job(str(script), model="llama3-8b")
+    assert (found.placed().tuner_type, found.placed().seq_length, found.placed().dp) == ("lora", 4096, 4)
+    assert [row(found, f"--{key}")[0] for key in ("recipe", "mode", "packed_sequence")] == ["not_modelled", "no_cost_effect", "derived"]
+    script.write_text(f"{script.read_text().strip()} model.seq_length=8192\n")
+    overridden = job(str(script), model="llama3-8b")
+    assert overridden.placed().seq_length == 8192 and row(overridden, "--seq_length")[0] == "no_cost_effect"
+
+
 def test_rows_that_a_recipe_packs(tmp_path: Path) -> None:
     """A section inside a section says so; what no file tells is how long samples are."""
     file = tmp_path / "sft.yaml"
@@ -828,6 +840,33 @@ def test_names_of_forks() -> None:
     latent = "--multi-latent-attention --kv-lora-rank 64 --qk-head-dim 32 --qk-pos-emb-head-dim 16 --v-head-dim 32".split()
     found = job(*DENSE, *latent, "--peft-type", "lora", "--lora-target-modules", "linear_q_proj")
     assert dict(found.strategy or {})["target_modules"] == ["q_proj"]
+
+
+@pytest.mark.parametrize(
+    "words, schedule, vpp",
+    [
+        ("--enable-zero-bubble", "zb_h2", 1),
+        ("--enable-zero-bubble --zero-bubble-max-pending-backward 8", "zb_h2", 1),
+        ("--enable-zero-bubble --zero-bubble-max-pending-backward 4", "zb_h1", 1),
+        ("--enable-zero-bubble --num-layers-per-virtual-pipeline-stage 1", "interleaved_zb", 2),
+        ("--zero-bubble-v-schedule --enable-zb-runtime", "zbv", 2),
+        ("--zero-bubble-v-schedule --zero-bubble-v-schedule-mem-setup half", "zbv", 2),
+        ("--zero-bubble-max-pending-backward 4 --enable-zb-runtime", "1f1b", 1),
+    ],
+)
+def test_schedules_of_the_zero_bubble_fork(words: str, schedule: str, vpp: int) -> None:
+    found = job(*DENSE[:-2], "--num-layers", "8", "--pipeline-model-parallel-size", "4", "--global-batch-size", "32", *words.split())
+    assert (found.placed().schedule, found.placed().vpp) == (schedule, vpp)
+    assert (row(found, "--zero-bubble-v-schedule-mem-setup")[0] == "not_modelled") if "half" in words else True
+    alone = job(*DENSE, "--enable-zero-bubble", "--zero-bubble-v-schedule")
+    with pytest.raises(InputError, match="takes no value, and 'x' is the value of no argument"):
+        job(*DENSE, "--enable-zero-bubble", "x")
+    assert alone.placed().schedule == "1f1b" and alone.placed().vpp == 1
+
+
+def test_weighted_data_of_bigcode() -> None:
+    found = job(*DENSE, "--train-weighted-split-paths", "TRAIN: 0.3 0:0.6 a", "--valid-weighted-split-paths", "A: 1 0:1 a", "B: 1 0:1 b")
+    assert [row(found, f"--{which}-weighted-split-paths")[0] for which in ("train", "valid")] == ["no_cost_effect"] * 2
 
 
 @pytest.mark.parametrize("said", ['"1e999"', '"inf"', '"nan"', "x"])

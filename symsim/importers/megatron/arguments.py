@@ -86,6 +86,15 @@ FLAGS = frozenset(
     """.split()
 )
 
+# without a value in forks: of zero-bubble, and of FlagScale
+FORKS = frozenset(
+    """
+    enable_zb_runtime no_pre_communication_optimization enable_optimizer_post_validation enable_exactly_numeric_match enable_zero_bubble
+    zero_bubble_v_schedule enable_1f1b_v allow_padding_num_layers auto_offload_time offload_overlap_sr cpu_offload no_paired_barrier
+    offload_continuous_buffers recompute_lgd measure_activation_memory use_dualpipev
+    """.split()
+)
+
 # with one value, of those that are read (the others are in the tables of megatron_silent.py and megatron_gaps.py)
 VALUED = frozenset(
     """

@@ -22,6 +22,7 @@ TABLE: dict[str, Silent] = {
         """
         tokenizer_file patch_tokenizer_type extra_vocab_size max_padding_length dataset train_mode train_data valid_data data_dir keep_last
         image_folder image_aspect_ratio cvcuda_image_processing source_seq_len target_seq_len
+        train_weighted_split_paths valid_weighted_split_paths test_weighted_split_paths
         """,
     ),
     **silent("no_cost_effect", "of the run: its length", "epochs"),

@@ -16,7 +16,7 @@ from symsim.importers.assumed import ALLOCATOR, allocator
 from symsim.importers.documents import documents_said, packed_rows
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys, Silent, shown
-from symsim.importers.megatron import flagscale, megatron_deepspeed, pai
+from symsim.importers.megatron import flagscale, megatron_deepspeed, pai, zero_bubble
 from symsim.importers.megatron.adapters import lora
 from symsim.importers.megatron.arguments import SWITCHED_OFF
 from symsim.importers.megatron.bridge import BRIDGE
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _WHO = "Megatron-LM"
 _OPPOSITE = "the opposite"
-TABLE: Mapping[str, Silent] = {**BRIDGE, **SILENT, **GAPS, **pai.TABLE, **flagscale.TABLE}
+TABLE: Mapping[str, Silent] = {**BRIDGE, **SILENT, **GAPS, **pai.TABLE, **flagscale.TABLE, **zero_bubble.TABLE}
 _PACKED = (
     *("reset_attention_mask", "dataloader_inter_document_masking", "sft", "packed_sequence", "enable_packed_sequences"),
     *("packed_sequence_size", "pack_sequences_in_batch", "enable_in_batch_packing", "enable_offline_packing"),

@@ -16,7 +16,7 @@ from symsim.importers.assumed import ALLOCATOR
 from symsim.importers.deepspeed.reader import is_deepspeed
 from symsim.importers.keys import Entry, Given, Silent, Unresolved, shown
 from symsim.importers.megatron.adapters import ARGUMENTS
-from symsim.importers.megatron.arguments import FLAGS, LISTS, RENAMED, SEVERAL, SWITCHED_OFF, VALUED
+from symsim.importers.megatron.arguments import FLAGS, FORKS, LISTS, RENAMED, SEVERAL, SWITCHED_OFF, VALUED
 from symsim.importers.megatron.bridge import BRIDGE, INNER
 from symsim.importers.megatron.gaps import GAPS
 from symsim.importers.megatron.nemo import PRIMUS, TABLE, is_nemo, is_primus, of_nemo, of_primus
@@ -47,6 +47,9 @@ _RUN_SECTIONS = frozenset(
 # sections of FlagScale's training files
 _OF_FLAGSCALE = ("system", "model")
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)=(.*)", re.DOTALL)
+_RECIPE_ARGUMENTS = {"peft_scheme": "peft.scheme", "seq_length": "seq_length", "packed_sequence": "packed_sequence"}
+_RECIPE_RUN = ("dataset", "step_func", "mode", "hf_path", "dryrun", "debug")
+_RECIPE = "what it names is not read: beside the overrides, defaults of Megatron-Core, and the model of --of MODEL"
 _LONGEST_SCRIPT = 2**19
 # of Megatron-LM before 2022-05, where there was no other way than whole layers
 _OLDER = {
@@ -157,9 +160,27 @@ def _scripts(found: Source, texts: Sequence[tuple[str, str]], variables: Mapping
         found.dialect = "recipe"
         for word, match in overrides:
             _override(found, match, Word(match[2], word.where, word.why))
+        _of_recipe(found, options([word for word in rest if all(word is not other for other, _ in overrides)])[1])
         return
     _arguments(found, rest)
     _settings(found, command)
+
+
+def _of_recipe(found: Source, given: Sequence[Option]) -> None:
+    """What the program that starts a recipe is told besides overrides, which hold (Megatron-Bridge scripts/training/run_recipe.py)."""
+    for option in given:
+        name = option.name[2:].replace("-", "_")
+        argument = _RECIPE_ARGUMENTS.get(name)
+        value: Any = True
+        if option.values:
+            (word, *_) = option.values
+            value = word.text if word.why is None else Unresolved(word.text, word.why)
+        if argument is not None and argument not in found.given:
+            found.put(argument, option.name, value, option.where)
+        else:
+            of_run = argument is not None or name in _RECIPE_RUN
+            why = "an override holds" if argument is not None else "of the run: its data, and what calls a step" if of_run else _RECIPE
+            found.run.append(Entry(option.name, shown(value), "no_cost_effect" if of_run else "not_modelled", why=why))
 
 
 def _settings(found: Source, command: Command) -> None:
@@ -268,12 +289,12 @@ def _leave_empty(found: Source, words: Sequence[Word]) -> None:
 
 
 def _known(argument: str) -> bool:
-    return any(argument in names for names in (FLAGS, LISTS, VALUED, SILENT, GAPS))
+    return any(argument in names for names in (FLAGS, FORKS, LISTS, VALUED, SILENT, GAPS))
 
 
 def _most(argument: str) -> int | None:
     """How many values an argument takes; None for any number."""
-    return 0 if argument in FLAGS else None if argument in LISTS or argument in SEVERAL or not _known(argument) else 1
+    return 0 if argument in FLAGS or argument in FORKS else None if argument in LISTS or argument in SEVERAL or not _known(argument) else 1
 
 
 def _value(option: Option, argument: str) -> Any:
@@ -284,10 +305,10 @@ def _value(option: Option, argument: str) -> Any:
         extra = option.values[most]
         said = f"{option.name} takes {'one value' if most else 'no value'}, and '{cut(extra.text)}' is the value of no argument"
         raise InputError(_left(extra) or f"{extra.where}: {said}")
-    if not values and known and argument not in FLAGS:
+    if not values and known and most != 0:
         # a script that is published leaves paths open, as variables that hold nothing
         return Unresolved("", f"{option.where}: {option.name} has no value")
-    if argument in FLAGS or not values:
+    if most == 0 or not values:
         return True
     return values if argument in LISTS or len(values) > 1 else values[0]
 

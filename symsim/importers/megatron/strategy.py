@@ -6,6 +6,7 @@ from symsim.errors import InputError, cut
 from symsim.importers.assumed import deterministic
 from symsim.importers.documents import balanced
 from symsim.importers.keys import Keys, natural
+from symsim.importers.megatron import zero_bubble
 from symsim.importers.megatron.dispatcher import KEYS as DISPATCHER
 from symsim.importers.megatron.dispatcher import dispatcher
 from symsim.importers.megatron.fusions import fusions
@@ -186,6 +187,7 @@ def _pipeline(read: Settings) -> None:
         keys.note("no_overlap_p2p_communication", "no_cost_effect", "overlap_p2p_comm", "read by the interleaved schedule only")
     if keys.flag("use_dualpipev", False, to="schedule, vpp", why="FlagScale's: two chunks a rank in the shape of a V") and pp > 1:
         options |= {"schedule": "dualpipev", "vpp": 2}
+    zero_bubble.schedule(read)
     freed = keys.flag("deallocate_pipeline_outputs", None, to="deallocate_pipeline_outputs")
     if freed is not None or read.dialect == "fields":
         options["deallocate_pipeline_outputs"] = bool(freed)

@@ -1,0 +1,62 @@
+"""The zero-bubble fork of Megatron-LM: its schedules as symsim's (sail-sg/zero-bubble-pipeline-parallelism, core/zbpp_utils.py; read 2026-11)."""
+
+from __future__ import annotations
+
+from symsim.importers.keys import Silent, shown, silent
+from symsim.importers.megatron.settings import Settings
+
+_IDLE = "takes part in no step: what is timed before a schedule is made, and messages that go ahead of others"
+TABLE: dict[str, Silent] = {
+    **silent(
+        "no_cost_effect",
+        _IDLE,
+        """
+        enable_zb_runtime no_pre_communication_optimization zero_bubble_pipeline_timers_start_iter zero_bubble_pipeline_timers_end_iter
+        zero_bubble_adaptive_memory_limit_percentile profile_memory_iter enable_exactly_numeric_match allow_padding_num_layers measure_activation_memory
+        """,
+    ),
+    **silent(
+        "not_modelled",
+        "the update begins before the norm of all gradients is known: a reduction over stages less",
+        "enable_optimizer_post_validation",
+    ),
+    **silent("not_modelled", "two chunks a rank in the shape of a V, with whole backwards: one chunk is timed", "enable_1f1b_v"),
+    **silent("not_modelled", "micro-batches of a chunk in other groups than pp", "interleave_group_size", (0, "0")),
+    **silent(
+        "not_modelled",
+        "activations of chunks go to the host and come back: their bytes less, and what of the transfers is exposed",
+        "offload_chunk_num offload_time auto_offload_time offload_overlap_sr cpu_offload no_paired_barrier offload_continuous_buffers",
+        (0, "0"),
+    ),
+    **silent("not_modelled", "norms, activation functions and masks run again: their outputs less, and a pass each more", "recompute_lgd"),
+    **silent("not_modelled", "a sequence in parts, one after the other: a smaller bubble", "num_seq_splits", (1, "1")),
+}
+
+
+def schedule(read: Settings) -> None:
+    """Set the schedule that the fork's switches name, where there is a pipeline."""
+    keys, options = read.keys, read.options
+    pp = options.get("pp", 1)
+    bent = keys.flag("zero_bubble_v_schedule", False, to="schedule, vpp", why="two chunks a rank in the shape of a V")
+    apart = keys.flag("enable_zero_bubble", False, to="schedule") or bent
+    pending = shown(keys.given["zero_bubble_max_pending_backward"].value) if keys.has("zero_bubble_max_pending_backward") else "auto"
+    setup = keys.choice("zero_bubble_v_schedule_mem_setup", {name: name for name in ("zb", "half", "min")}, "zb", to="schedule")
+    if keys.has("zero_bubble_max_pending_backward"):
+        keys.note("zero_bubble_max_pending_backward", "no_cost_effect", why="read with enable_zero_bubble alone")
+    if pp == 1 or not apart:
+        return
+    if bent:
+        options |= {"schedule": "zbv", "vpp": 2}
+        if setup != "zb":
+            why = "activations of a half or a third of 1F1B's, with a bubble; those of all of it, without one, here"
+            keys.note("zero_bubble_v_schedule_mem_setup", "not_modelled", why=why)
+        return
+    if options.get("vpp", 1) > 1:
+        options["schedule"] = "interleaved_zb"
+        return
+    twice = pending == "auto" or (pending.isdigit() and int(pending) >= 2 * pp)
+    options["schedule"] = "zb_h2" if twice else "zb_h1"
+    if pending == "auto":
+        read.derived("zero_bubble_max_pending_backward", "schedule", "zb_h2", "as many micro-batches as leave no bubble; as many as memory holds there")
+    else:
+        keys.note("zero_bubble_max_pending_backward", to="schedule", why=f"{pending} micro-batches on {pp} stages")
