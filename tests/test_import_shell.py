@@ -448,8 +448,8 @@ def test_scripts_name_others_from_where_they_are_started(tmp_path: Path) -> None
     (tmp_path / "parts" / "train.sh").write_text("#SBATCH --nodes=2 --gres=gpu:8\n#SBATCH --ntasks-per-node 1\nsrun -W 0 parts/deep/er/step.sh 7B\n")
     (tmp_path / "parts" / "deep" / "er" / "step.sh").write_text("source parts/sizes.sh\nx $1 $SIZE $SLURM_NNODES $SLURM_NTASKS\n")
     begin = tmp_path / "jobs" / "a" / "run.sh"
-    for options, nodes in (("--job-name=x --nodes=4 -p main", "4"), ("-N 3", "3"), ("", "2")):
-        found = commands(f"sbatch {options} parts/train.sh", str(begin))
+    for asked, nodes in (("--job-name=x --nodes=4 -p main", "4"), ("-N 3", "3"), ("", "2")):
+        found = commands(f"sbatch {asked} parts/train.sh", str(begin))
         assert [word.known() for word in found[-1].words] == ["x", "7B", "4", nodes, nodes]
     # what binds a process is not what it starts
     assert [word.text for word in commands("srun ./parts/train.sh python x.py", str(begin))[-1].words][-1] == "x.py"
@@ -482,7 +482,10 @@ def test_what_else_is_read_is_not_known() -> None:
     "script, words",
     [
         ("x --save <PATH TO A FOLDER> --load <THE SAME>/b --n 1", [["<PATH TO A FOLDER>"], ["<THE SAME>/b"], ["1"]]),
-        ('A=<Specify path and file prefix>_text\nB=<path>\nx --save $A --load "$A" --n $B', [["<Specify path and file prefix>_text"]] * 2 + [["<path>"]]),
+        (
+            'A=<Specify path and file prefix>_text\nB=<path>\nx --save $A --load "$A" --n $B',
+            [["<Specify path and file prefix>_text"]] * 2 + [["<path>"]],
+        ),
         ('r="x --save <PATH TO IT> --n 1"\n$r', [["<PATH TO IT>"], ["1"]]),
         ('r="x --save <PATH TO IT> --n 1"\nsh -c "${r}"', [["<PATH TO IT>"], ["1"]]),
         ("x --n 1 <data/in 2>&1 --m 3", [["1"], ["3"]]),

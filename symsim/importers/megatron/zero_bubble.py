@@ -11,7 +11,8 @@ TABLE: dict[str, Silent] = {
         "no_cost_effect",
         _IDLE,
         """
-        enable_zb_runtime no_pre_communication_optimization zero_bubble_pipeline_timers_start_iter zero_bubble_pipeline_timers_end_iter
+        enable_zb_runtime no_pre_communication_optimization
+        zero_bubble_pipeline_timers_start_iter zero_bubble_pipeline_timers_end_iter
         zero_bubble_adaptive_memory_limit_percentile profile_memory_iter enable_exactly_numeric_match allow_padding_num_layers measure_activation_memory
         """,
     ),
@@ -57,6 +58,6 @@ def schedule(read: Settings) -> None:
     twice = pending == "auto" or (pending.isdigit() and int(pending) >= 2 * pp)
     options["schedule"] = "zb_h2" if twice else "zb_h1"
     if pending == "auto":
-        read.derived("zero_bubble_max_pending_backward", "schedule", "zb_h2", "as many micro-batches as leave no bubble; as many as memory holds there")
+        read.derived("zero_bubble_max_pending_backward", "schedule", "zb_h2", "so many as leave no bubble; as memory holds there")
     else:
         keys.note("zero_bubble_max_pending_backward", to="schedule", why=f"{pending} micro-batches on {pp} stages")
