@@ -13,7 +13,8 @@ TABLE: dict[str, Silent] = {
         """
         enable_zb_runtime no_pre_communication_optimization
         zero_bubble_pipeline_timers_start_iter zero_bubble_pipeline_timers_end_iter
-        zero_bubble_adaptive_memory_limit_percentile profile_memory_iter enable_exactly_numeric_match allow_padding_num_layers measure_activation_memory
+        zero_bubble_adaptive_memory_limit_percentile profile_memory_iter enable_exactly_numeric_match allow_padding_num_layers
+        measure_activation_memory
         """,
     ),
     **silent(
