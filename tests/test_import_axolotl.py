@@ -48,6 +48,20 @@ def rows(made: Job) -> dict[str, Any]:
     return {row.key: row for row in made.rows}
 
 
+def test_other_values_of_the_models_own_keys(tmp_path: Path) -> None:
+    for key in ("model_config", "overrides_of_model_config"):
+        found = rows(job(tmp_path, {key: {"output_router_logits": True, "rope_theta": 1e6}}))[key]
+        assert (found.fate, found.why) == ("no_cost_effect", "weight of an auxiliary loss; sets the angles of rotary positions")
+        found = rows(job(tmp_path, {key: {"output_router_logits": True, "num_hidden_layers": 4}}))[key]
+        assert found.fate == "not_modelled" and "num_hidden_layers" in found.why
+
+
+def test_modules_of_gpt_neox_are_trained_whole(tmp_path: Path) -> None:
+    whole = {"base_model": "EleutherAI/pythia-1.4b", "adapter": "lora", "lora_r": 8, "lora_modules_to_save": ["embed_in", "embed_out"]}
+    found = job(tmp_path, whole)
+    assert strategy(found)["modules_to_save"] == ["embedding", "lm_head"] and rows(found)["lora_modules_to_save"].fate == "mapped"
+
+
 def test_layers_that_are_drawn_are_as_many(tmp_path: Path) -> None:
     """LISA: gradients reach the embedding whichever layers are trained."""
     found = strategy(job(tmp_path, {"lisa_n_layers": 4, "lisa_step_interval": 20}))

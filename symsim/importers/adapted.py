@@ -41,9 +41,9 @@ BOFT = "timed as LoRA; N factors of blocks of b have N h b + n parameters of a m
 BOFT += "(2 h^2 FLOPs a token), which 6 N h^3 FLOPs make anew in each forward from 4 N h^2 bytes of permutations"
 _WHOLE_HERE = "which symsim has for tp=1 alone, and in 8 bits without shards of parameters: base weights are timed in 2 bytes"
 _MODULES = {
-    **dict.fromkeys(("embed_tokens", "embedding", "word_embeddings", "wte", "all-embedding"), "embedding"),
-    **dict.fromkeys(("lm_head", "output_layer"), "lm_head"),
-    **dict.fromkeys(("norm", "final_layernorm", "ln_f"), "final_norm"),
+    **dict.fromkeys(("embed_tokens", "embedding", "word_embeddings", "wte", "embed_in", "all-embedding"), "embedding"),
+    **dict.fromkeys(("lm_head", "output_layer", "embed_out"), "lm_head"),
+    **dict.fromkeys(("norm", "final_layernorm", "ln_f", "final_layer_norm"), "final_norm"),
     "all-norm": "norm",
 }
 _INSIDE = {"self_attn": "attention", "self_attention": "attention", "mlp": "mlp", "input_layernorm": "pre_attention_norm"}

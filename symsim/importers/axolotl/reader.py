@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from symsim.errors import InputError
+from symsim.errors import InputError, cut
 from symsim.importers.adapted import Names, adapters, drawn_layers, four_bits, opened, stored_base, targets
 from symsim.importers.axolotl.tables import SILENT, WHOLE
 from symsim.importers.compiled import compiled
@@ -26,6 +26,7 @@ from symsim.importers.sections import of_sections
 from symsim.importers.trainer import OTHER_MODELS, autocast, buckets, checkpoints_on_host, update
 from symsim.importers.weights import model_of
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.hf.config import NO_EFFECT
 from symsim.inputs.reading import read_json, read_yaml
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     keys.known.add("fsdp")
     assumptions: dict[str, str] = {}
     architecture = _resized(keys, model_of(keys, "base_model", options))
+    _overridden(keys)
     _tuned(keys, strategy, architecture)
     pure = _precision(keys, strategy)
     _batch(keys, strategy, options)
@@ -296,6 +298,19 @@ def _resized(keys: Keys, architecture: Architecture | None) -> Architecture | No
     if size == architecture.vocab_size:
         keys.note("resize_token_embeddings_to_32x", "no_cost_effect", why=f"{size} is a multiple of 32, and shrink_embeddings alone makes less of it")
     return architecture.model_copy(update={"vocab_size": size})
+
+
+def _overridden(keys: Keys) -> None:
+    """Keys of the model's config.json that the file gives other values (loaders/utils.py, load_model_config)."""
+    for key in ("overrides_of_model_config", "model_config"):
+        section = keys.given[key].value if keys.has(key) else None
+        if not isinstance(section, dict):
+            continue
+        sizes = [name for name in section if name not in NO_EFFECT]
+        if sizes:
+            keys.note(key, "not_modelled", why=f"the model's own {cut(', '.join(map(str, sizes)))}: of other sizes, or another mask")
+        else:
+            keys.note(key, "no_cost_effect", why="; ".join(dict.fromkeys(NO_EFFECT[name] for name in section)))
 
 
 def _rows(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:

@@ -22,7 +22,7 @@ def beside(word: Word, scripts: Sequence[str]) -> str | None:
         return None
     folders = list(dict.fromkeys(os.path.dirname(script) for script in (scripts[-1], scripts[0])))
     above = [os.path.join(folder, up) for folder in folders for up in ("", "..", os.path.join("..", ".."))]
-    near = [found + os.sep for folder in above if (found := os.path.abspath(folder)) != os.sep]
+    near = [path + os.sep for folder in above if (path := os.path.abspath(folder)) != os.sep]
     places = (word.text, *(os.path.normpath(os.path.join(folder, word.text)) for folder in above))
     found = next((one for one in places if os.path.isfile(one) and os.path.abspath(one).startswith(tuple(near))), None)
     return None if found is None or any(os.path.exists(one) and os.path.samefile(one, found) for one in scripts) else found
