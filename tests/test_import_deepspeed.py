@@ -243,6 +243,50 @@ def test_a_script_that_the_launcher_starts(tmp_path: Path) -> None:
         load_job("deepspeed", str(script))
 
 
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        # Chinese-LLaMA-Alpaca's
+        (
+            "--trainable q_proj,v_proj --modules_to_save embed_tokens,lm_head --lora_rank 64 --load_in_kbits 16",
+            ("lora", 64, ["q_proj", "v_proj"], None),
+        ),
+        ("--trainable q_proj --lora_rank 8 --load_in_kbits 4", ("lora", 8, ["q_proj"], "nf4_double")),
+        ("--trainable q_proj --lora_rank 8 --load_in_kbits 8", ("lora", 8, ["q_proj"], "int8")),
+        ("--trainable q_proj --lora_rank 8 --full_finetuning True", (None, None, None, None)),
+        # qlora.py's
+        ("--source_max_len 384 --target_max_len 128 --bits 4 --quant_type nf4 --double_quant", ("lora", 64, ["all_linear"], "nf4_double")),
+        ("--source_max_len 384 --target_max_len 128 --bits 4 --double_quant False", ("lora", 64, ["all_linear"], "nf4")),
+        ("--source_max_len 384 --target_max_len 128 --full_finetune --bits 16", (None, None, None, None)),
+    ],
+)
+def test_adapters_by_names_of_scripts(tmp_path: Path, words: str, expected: tuple[Any, ...]) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto", "loss_scale": 0}}')
+    script = tmp_path / "run.sh"
+    given = "--model_name_or_path meta-llama/Llama-2-7b-hf --bf16 --per_device_train_batch_size 2 --dataset_dir data"
+    script.write_text(f"torchrun --nproc_per_node 8 train.py --deepspeed ds.json {given} {words}\n")
+    made = load_job("deepspeed", str(script))
+    found = dict(made.strategy or {})
+    assert tuple(found.get(name) for name in ("tuner_type", "lora_rank", "target_modules", "quantize_base")) == expected
+    if "source_max_len" in words:
+        assert found["seq_length"] == 512
+    if "modules_to_save" in words:
+        assert found["modules_to_save"] == ["embedding", "lm_head"]
+    assert not [row for row in made.rows if row.fate == "refused"]
+
+
+def test_a_module_that_the_launcher_starts(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "torchrun --nproc-per-node=8 -m training.train --model meta-llama/Llama-2-7b-hf --deepspeed ds.json --per_device_max_tokens 8192\n"
+    )
+    made = load_job("deepspeed", str(script))
+    assert (made.placed().dp, made.placed().zero, made.placed().seq_length) == (8, 3, 8192)
+    script.write_text("python -m pip install x\npython -m torch.distributed.run --nproc_per_node 4 -m a.b --deepspeed ds.json\n")
+    assert load_job("deepspeed", str(script), model="llama2-7b").placed().dp == 4
+
+
 def test_adapters_that_a_script_may_make_by_itself_are_said(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}))
     fates = {}

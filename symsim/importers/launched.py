@@ -91,5 +91,13 @@ def _ranks(command: Command, launcher: Sequence[Word]) -> int | None:
     return each * (nodes or 1) if each else None
 
 
+def program_in(words: Sequence[str], signs: Sequence[str]) -> int | None:
+    """Where a command names its program: a .py, or else the module behind -m that is given one of the signs."""
+    found = next((at for at, word in enumerate(words) if word.endswith(".py")), None)
+    if found is None and any(word.partition("=")[0] in signs for word in words):
+        found = max((at + 1 for at, word in enumerate(words[:-1]) if word in ("-m", "--module")), default=None)
+    return found
+
+
 def is_script(path: str) -> bool:
     return os.path.splitext(path)[1].lower() in SCRIPTS

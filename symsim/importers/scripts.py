@@ -14,19 +14,30 @@ from symsim.inputs.architecture import Architecture
 # where no linear maps are named, peft takes queries and values of most families (peft utils/constants.py)
 _NAMES = Names("lora_r", "lora_dropout", "lora_target_modules", "lora_modules_to_save", 16, 0.05, ("q_proj", "v_proj"))
 
-# what scripts that many start call these: s1, FastChat, Qwen, MiniCPM, LLaVA, InternVL, open-instruct (their finetune.py and train.py)
+# what scripts that many start call these: s1, FastChat, Qwen, MiniCPM, LLaVA, InternVL, open-instruct (their finetune.py and train.py),
+# Chinese-LLaMA-Alpaca (run_clm_sft_with_peft.py), QLoRA (qlora.py), ProLong (training/train_language_model.py)
 _ALIASES = {
-    "model_name": "model_name_or_path",
+    **dict.fromkeys(("model_name", "model"), "model_name_or_path"),
+    "trainable": "lora_target_modules",
+    "modules_to_save": "lora_modules_to_save",
+    "double_quant": "use_bnb_nested_quant",
+    "quant_type": "bnb_4bit_quant_type",
     "grad_checkpoint": "gradient_checkpointing",
     "use_lora": "use_peft",
     "lora_enable": "use_peft",
     "lora_rank": "lora_r",
     **dict.fromkeys(("q_lora", "qlora", "use_qlora"), "load_in_4bit"),
+    "per_device_max_tokens": "max_seq_length",
     "use_liger": "use_liger_kernel",
     "clip_grad_norm": "max_grad_norm",
     "max_train_steps": "max_steps",
 }
+_LISTED = ("trainable", "modules_to_save")
 _RANK_ALONE = "use_llm_lora"
+# how many bits a base weight has, 16 where it is as it was
+_BITS = ("bits", "load_in_kbits")
+# scripts with adapters unless the other switch is on, by an argument of theirs alone
+_WHOLE = {"trainable": "full_finetuning", "source_max_len": "full_finetune"}
 # arguments with a section, of which no part is read alone
 UNREAD_SECTIONS = ("lr_scheduler_kwargs", "dataset_mixture", "dataset_mixer", "dataset_kwargs", "model_init_kwargs", "chat_template_kwargs")
 
@@ -36,7 +47,7 @@ def respelt(given: Mapping[str, Given]) -> tuple[dict[str, Given], dict[str, str
     found, called = {key: one for key, one in given.items() if key not in _ALIASES and key != _RANK_ALONE}, {}
     for own, name in _ALIASES.items():
         if own in given:
-            found.setdefault(name, given[own])
+            found.setdefault(name, _listed(given[own]) if own in _LISTED else given[own])
             called[name] = own
     if "optim" not in given and (_is_on(given, "use_qlora") or _is_on(given, "dpo_use_paged_optimizer")):
         # open-instruct e6c3044a (2026-08-20), finetune.py, dpo_tune_cache.py: bitsandbytes' Adam, whose states are paged
@@ -45,11 +56,43 @@ def respelt(given: Mapping[str, Given]) -> tuple[dict[str, Given], dict[str, str
         if own != "use_qlora":
             del found[own]
             called["optim"] = own
+    _bits(given, found, called)
+    for own, whole in _WHOLE.items():
+        if own in given and not _is_on(given, whole) and "use_peft" not in found:
+            found["use_peft"] = Given(True, given[own].where)
+    if "source_max_len" in given:
+        _of_qlora(given, found)
     rank = given.get(_RANK_ALONE)
     if rank is not None and natural(str(rank.value)):
         found |= {"lora_r": rank, "use_peft": Given(True, rank.where)}
         called |= {"lora_r": _RANK_ALONE}
     return found, called
+
+
+def _listed(given: Given) -> Given:
+    return replace(given, value=given.value.split(",")) if isinstance(given.value, str) else given
+
+
+def _bits(given: Mapping[str, Given], found: dict[str, Given], called: dict[str, str]) -> None:
+    """Base weights of 4 or 8 bits, by their number."""
+    own = next((name for name in _BITS if name in given and natural(str(given[name].value)) in (4, 8)), None)
+    if own is None:
+        return
+    name = "load_in_4bit" if natural(str(given[own].value)) == 4 else "load_in_8bit"
+    found[name] = Given(True, found.pop(own).where)
+    called[name] = own
+    # bitsandbytes' switch is on in all of these scripts
+    found.setdefault("use_bnb_nested_quant", Given(True, given[own].where))
+
+
+def _of_qlora(given: Mapping[str, Given], found: dict[str, Given]) -> None:
+    """qlora.py (artidoro/qlora): adapters of rank 64 beside all linear maps, and rows of a source and a target."""
+    found.setdefault("lora_target_modules", Given("all-linear", given["source_max_len"].where))
+    found.setdefault("lora_r", Given(64, given["source_max_len"].where))
+    found.setdefault("lora_dropout", Given(0.0, given["source_max_len"].where))
+    numbers = [natural(str(given[name].value)) if name in given else default for name, default in (("source_max_len", 1024), ("target_max_len", 256))]
+    if all(numbers):
+        found.setdefault("max_seq_length", Given(sum(map(int, filter(None, numbers))), given["source_max_len"].where))
 
 
 def _is_on(given: Mapping[str, Given], name: str) -> bool:

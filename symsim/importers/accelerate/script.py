@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from symsim.errors import InputError
 from symsim.importers.documents import SAID
 from symsim.importers.keys import Unresolved, natural
-from symsim.importers.launched import is_script, read_script
+from symsim.importers.launched import is_script, program_in, read_script
 from symsim.importers.ranks import WORLD, world_size
 from symsim.importers.shell.options import Option, options
 from symsim.importers.shell.reader import Command
@@ -95,9 +95,10 @@ def _start(command: Command) -> int | None:
             return at + 2
     # what puts a job on a cluster may stand in front (mason.py .. -- accelerate launch ..)
     begins = _launched(words)
-    program = next((at for at, word in enumerate(words) if at >= begins and word.endswith(".py")), None)
+    program = program_in(words[begins:], _SIGNS)
     if program is None:
         return None
+    program += begins
     signed = begins or any(word.partition("=")[0] in _SIGNS for word in words[program:])
     return program + 1 if signed else None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from symsim.errors import InputError
 from symsim.importers.documents import SAID
-from symsim.importers.launched import is_script, read_script
+from symsim.importers.launched import is_script, program_in, read_script
 from symsim.importers.ranks import WORLD, world_size
 from symsim.importers.shell.reader import Command
 from symsim.inputs.reading import Document
@@ -37,7 +37,7 @@ def of_script(inputs: Sequence[str], options: "Options") -> tuple[list[str], "Op
 
 def _start(command: Command) -> int | None:
     """Where the arguments of a training begin: behind the .py that is given one of the signs."""
-    at = next((number for number, word in enumerate(command.words) if word.text.endswith(".py")), None)
+    at = program_in([word.text for word in command.words], _SIGNS)
     if at is None or not any(word.text.partition("=")[0] in _SIGNS for word in command.words[at:]):
         return None
     return at + 1

@@ -86,6 +86,11 @@ SILENT: dict[str, Silent] = {
         "not_modelled", "gathers in two levels, inside a node last: bytes between nodes once", "zero_optimization.mics_hierarchical_params_gather"
     ),
     **silent("no_cost_effect", _SCALE, _inside("fp16", "loss_scale loss_scale_window initial_scale_power hysteresis min_loss_scale")),
+    **silent(
+        "no_cost_effect",
+        "loss scaling is fp16's, and no key of bf16's: DeepSpeed 0.16 passes over it",
+        _inside("bf16", "loss_scale loss_scale_window initial_scale_power initial_scale hysteresis min_loss_scale auto_cast"),
+    ),
     **silent("no_cost_effect", _SCALE, "fp16.consecutive_hysteresis fp16.auto_cast fp16.fp16 fp16.type bf16.type"),
     **silent("not_modelled", "gradients leave as they are made: 2 bytes a parameter less at the peak", "bf16.immediate_grad_update"),
     **silent("no_cost_effect", "apex's names for the same types", "amp.opt_level amp.loss_scale"),
@@ -176,7 +181,7 @@ SCRIPT: dict[str, Silent] = {
         "no_cost_effect",
         PATHS,
         """config_name tokenizer_name tokenizer_name_or_path cache_dir use_fast_tokenizer model_revision token trust_remote_code low_cpu_mem_usage
-        use_auth_token config_overrides model_type chat_template""",
+        use_auth_token config_overrides config_overrides_json model_type chat_template""",
     ),
     **silent(
         "no_cost_effect",
@@ -184,7 +189,9 @@ SCRIPT: dict[str, Silent] = {
         """dataset_name dataset_config_name dataset_config dataset_train_split dataset_test_split train_file validation_file max_train_samples
         max_eval_samples overwrite_cache validation_split_percentage preprocessing_num_workers keep_linebreaks streaming dataset_text_field
         dataset_num_proc dataset_mixer dataset_splits dataset_kwargs dataset_mixture text_column data_path lazy_preprocess train_data eval_data
-        assistant_only_loss completion_only_loss eos_token""",
+        assistant_only_loss completion_only_loss eos_token dataset_dir data_cache_dir query_field resp_field prompt_template tokenized_cache_home
+        shuffle_seed dataset dataset_format source_max_len target_max_len train_on_source
+        tokenized_mds_train apply_instruct_masks""",
     ),
     **silent("not_modelled", EVALUATION, "predict_with_generate eval_packing"),
     # open-instruct, s1, FastChat, Qwen, MiniCPM, LLaVA, InternVL: arguments of their own scripts
@@ -206,12 +213,14 @@ SCRIPT: dict[str, Silent] = {
         dataset_eval_splits meta_path conv_style use_data_resampling replacement allow_overflow max_buffer_size dataset_id_or_path add_bos
         model_init_kwargs chat_template_kwargs mixer_list dataset_prompt_column dagger chat_template_name eos_token_id pad_token""",
     ),
-    **silent("no_cost_effect", "a number of the loss", "reduce_loss loss_reduction loss_reduction_all_gather final_lr_ratio"),
+    **silent(
+        "no_cost_effect", "a number of the loss", "reduce_loss loss_reduction loss_reduction_all_gather final_lr_ratio min_lr_ratio token_scaled_loss"
+    ),
     **silent("not_modelled", "biases are trained beside adapters: of each map as many as it has outputs", "lora_bias", ("none",)),
     **silent(
         "not_modelled",
         "a fused kernel computes attention here; written out it keeps its scores, a number a head and pair of tokens",
-        "flash_attn use_flash_attn_2",
+        "flash_attn use_flash_attn_2 use_flash_attention_2",
         _ON,
     ),
     **silent(
@@ -229,7 +238,11 @@ SCRIPT: dict[str, Silent] = {
     **silent(
         "no_cost_effect", "read with use_qlora or dpo_use_paged_optimizer, and these with each other", "use_8bit_optimizer dpo_use_paged_optimizer"
     ),
-    **silent("no_cost_effect", LENGTH, "num_epochs"),
+    **silent("not_modelled", "the allocator gives its cache back: allocation takes time again", "cuda_empty_cache"),
+    **silent("no_cost_effect", LENGTH, "num_epochs n_epochs"),
+    **silent("no_cost_effect", "adapters are made where it is false", "full_finetuning full_finetune lora_modules"),
+    **silent("no_cost_effect", "where a model's layers lie at the first step", "max_memory_MB"),
+    **silent("not_modelled", "rows are packed up to it: --var seq_length=N and packed_document_length=N say so", "pack_len"),
     **silent(
         "not_modelled",
         OTHER_MODELS,
@@ -245,8 +258,7 @@ SCRIPT: dict[str, Silent] = {
     ),
     **silent("no_cost_effect", LOGS, "log_completions num_completions_to_print benchmarks callbacks hub_model_revision"),
     **silent("not_modelled", "one kernel updates all here; PyTorch's own kernels pass over states once an operation", "fused_optimizer", _ON),
-    **silent("not_modelled", "base weights in another few bits: 1/4 to 1 byte a parameter; 2 bytes here", "bits", (16, "16")),
-    **silent("no_cost_effect", "read with bits", "double_quant quant_type"),
+    **silent("not_modelled", "base weights in another few bits: 1/4 to 1 byte a parameter; 2 bytes here", "bits load_in_kbits", (16, "16")),
     **silent("not_modelled", "an auxiliary loss over router logits: below 1 % of a step", "load_balancing_loss"),
     **silent("no_cost_effect", "read with load_balancing_loss", "load_balancing_weight"),
     **silent(

@@ -17,12 +17,12 @@ from symsim.importers.keys import natural
 from symsim.importers.shell.grammar import Branch, Case, Group, Joined, Loop, Simple, Statement, Statements, Test, parse
 from symsim.importers.shell.outputs import output
 from symsim.importers.shell.scope import NUMBER, WRITTEN, Scope, Value, Word
-from symsim.importers.shell.slurm import scheduled
-from symsim.importers.shell.statements import asks_for_arguments, asks_for_environment, is_test, script_run, text_run, tokens_in
+from symsim.importers.shell.slurm import begun
+from symsim.importers.shell.statements import asks_for_arguments, asks_for_environment, is_test, runs, script_run, text_run, tokens_in
 from symsim.importers.shell.texts import beside
 from symsim.importers.shell.tokens import ASSIGNMENT, Token
 from symsim.importers.shell.words import Expansion
-from symsim.importers.shell.writers import printed, written
+from symsim.importers.shell.writers import printed, read_words, written
 from symsim.inputs.reading import read_text
 
 _DECLARING = frozenset(["export", "declare", "local", "readonly", "typeset"])
@@ -62,34 +62,15 @@ def scripts(texts: Sequence[tuple[str, str]], variables: Mapping[str, str] | Non
     scope = Scope(dict(variables or {}))
     found: list[Command] = []
     for text, where in texts:
-        call = next((one for one in found if _runs(one, where)), None)
+        call = next((one for one in found if runs(one.words, where)), None)
         scope.begin()
         if call is not None:
             found.remove(call)
-            scope.positional, scope.called = [_said(scope, word) for word in call.words[2:]], True
+            scope.positional, scope.called = [scope.said(word) for word in call.words[2:]], True
             for name, word in call.environment.items():
-                scope.set(name, _said(scope, word))
-        found += _Reader(scope, where).read(_begun(scope, text, where))
+                scope.set(name, scope.said(word))
+        found += _Reader(scope, where).read(begun(scope, text, where))
     return found
-
-
-def _begun(scope: Scope, text: str, where: str, submitted: Sequence[str] = ()) -> str:
-    """The text of a script, once what Slurm sets for it is set."""
-    for name, value in scheduled(text, submitted).items():
-        if scope.get(name) is None:
-            scope.set(name, scope.marked(value, where))
-            scope.exported.add(name)
-    return text
-
-
-def _runs(command: Command, file: str) -> bool:
-    """Whether the command is the one that runs a script of this name."""
-    shell, *called = [word.text.rpartition("/")[2] for word in command.words[:2]]
-    return shell in ("bash", "sh") and called == [file.rpartition("/")[2]]
-
-
-def _said(scope: Scope, word: Word) -> str:
-    return scope.marked(word.text, word.where) if word.why is None else scope.unknown(word.text, word.why)
 
 
 def assigned(texts: Sequence[tuple[str, str]], variables: Mapping[str, str] | None = None) -> dict[str, tuple[Word, ...]]:
@@ -98,7 +79,7 @@ def assigned(texts: Sequence[tuple[str, str]], variables: Mapping[str, str] | No
     expand = Expansion(scope, texts[-1][1])
     for text, where in texts:
         scope.begin()
-        _Reader(scope, where).read(_begun(scope, text, where))
+        _Reader(scope, where).read(begun(scope, text, where))
     names = [name for name in scope.values if name not in scope.given and not name.startswith(WRITTEN)]
     return {name: tuple(scope.word(piece, texts[-1][1]) for piece in expand.unquoted(name)) for name in names}
 
@@ -366,18 +347,14 @@ class _Reader:
 
     def read_into(self, pieces: list[str], text: str, separator: Value | None, line: int) -> bool | None:
         """`read A B <<< TEXT`: its first line by variables, what is left into the last."""
-        where = f"{self.where}:{line}"
-        names = [self.scope.plain(piece) for piece in pieces]
-        names = names[1:] if names[:1] == ["-r"] else names
-        apart = self.scope.plain(separator) if isinstance(separator, str) else " "
-        why = self.scope.reason(text) or (self.scope.reason(separator) if isinstance(separator, str) else None)
-        if len(apart) != 1 or not names or not all(map(str.isidentifier, names)) or why is not None and len(names) > 1:
+        where, apart = f"{self.where}:{line}", separator if isinstance(separator, str) else " "
+        known = all(self.scope.reason(piece) is None for piece in (*pieces, text, apart))
+        found = read_words([self.scope.plain(piece) for piece in pieces], self.scope.plain(text), self.scope.plain(apart)) if known else None
+        if found is None:
             self.unknown([self.scope.word(piece, where) for piece in pieces], where, "is read")
             return None
-        first = text if why is not None else self.scope.plain(text).partition("\n")[0].strip(" \t")
-        found = first.split(None if apart == " " else apart, len(names) - 1)
-        for name, value in zip(names, [*found, *[""] * len(names)], strict=False):
-            self.scope.set(name, value if why is not None else self.scope.marked(value, where))
+        for name, value in found.items():
+            self.scope.set(name, self.scope.marked(value, where))
         return True
 
     def wrote(self, simple: Simple, output: Token, pieces: list[str]) -> None:
@@ -464,8 +441,7 @@ class _Reader:
     def sourced(
         self, file: str, line: int, started: Sequence[str] | None = None, prefix: Mapping[str, Value] = {}, submitted: Sequence[str] = ()
     ) -> bool | None:
-        """Follow another script: one that is sourced, or one that is started, with its arguments and what is exported alone. submitted: the
-        options that sbatch has for it."""
+        """Follow another script: one that is sourced, or started, with its arguments and what is exported alone. submitted: sbatch's options."""
         self.deeper(line, "scripts that start or source each other too often")
         scope, outer = self.scope, (self.scope.values, self.scope.positional, self.scope.shifted, self.scope.called)
         reader = _Reader(scope, file, self.deep, self.around)
@@ -475,7 +451,7 @@ class _Reader:
             scope.exported |= prefix.keys()
             scope.positional, scope.shifted, scope.called = [*started], 0, True
         try:
-            self.found += reader.read(_begun(scope, read_text(file, _LONGEST_SOURCED), file, submitted))
+            self.found += reader.read(begun(scope, read_text(file, _LONGEST_SOURCED), file, submitted))
         finally:
             self.deep -= 1
             if started is not None:

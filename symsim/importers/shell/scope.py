@@ -111,6 +111,10 @@ class Scope:
         """A word as text of a script that is read again."""
         return PLACE.sub("", piece).replace(HERE, "")
 
+    def said(self, word: "Word") -> str:
+        """A word as a value."""
+        return self.marked(word.text, word.where) if word.why is None else self.unknown(word.text, word.why)
+
     def plain(self, text: str) -> str:
         """The text without its marks; what is not known as it was written."""
         return MARK.sub(lambda m: self._unknown[int(m[2])][0] if m[1] == "U" else "", text).replace(HERE, "")

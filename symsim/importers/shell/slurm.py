@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from symsim.importers.shell.scope import Scope
+
 _ASKED = re.compile(
     r"^#SBATCH\s+(?:--(nodes|ntasks|ntasks-per-node|gpus-per-node|gres|cpus-per-task)[=\s]\s*|-([Nnc])\s*)(?:\w+:)*([0-9]{1,7})(?![-,.\w])",
     re.MULTILINE,
@@ -31,3 +33,12 @@ def scheduled(text: str, submitted: Sequence[str] = ()) -> dict[str, str]:
         "SLURM_CPUS_PER_TASK": asked.get("cpus-per-task"),
     }
     return {name: str(number) for name, number in numbers.items() if number is not None}
+
+
+def begun(scope: Scope, text: str, where: str, submitted: Sequence[str] = ()) -> str:
+    """The text of a script, once what Slurm sets for it is set."""
+    for name, value in scheduled(text, submitted).items():
+        if scope.get(name) is None:
+            scope.set(name, scope.marked(value, where))
+            scope.exported.add(name)
+    return text

@@ -73,3 +73,9 @@ def script_run(words: Sequence[Word]) -> int | None:
     # srun may start what starts the program that stands behind it
     alone = not any(word.text.endswith(_PROGRAMS) for word in words)
     return next((at for at in scripts if alone or words[at - 1].text.rpartition("/")[2] in _SHELLS), None)
+
+
+def runs(words: Sequence[Word], file: str) -> bool:
+    """Whether a command is the one that runs a script of this name."""
+    shell, *called = [word.text.rpartition("/")[2] for word in words[:2]]
+    return shell in _SHELLS and called == [file.rpartition("/")[2]]

@@ -98,3 +98,12 @@ def _resolved(words: Sequence[str]) -> str | None:
 
 _WRITERS: dict[str, Callable[[Sequence[str]], str | None]] = {"echo": _echo, "printf": printed, "basename": _basename, "dirname": _dirname}
 _WRITERS |= dict.fromkeys(("realpath", "readlink"), _resolved)
+
+
+def read_words(words: Sequence[str], text: str, apart: str) -> dict[str, str] | None:
+    """What `read [-r] A B` makes of a text's first line: a value each, what is left for the last. None where it is another use of `read`."""
+    names = words[1:] if words[:1] == ["-r"] else words
+    if len(apart) != 1 or not names or not all(name.isascii() and name.isidentifier() for name in names):
+        return None
+    found = text.partition("\n")[0].strip(" \t").split(None if apart == " " else apart, len(names) - 1)
+    return dict(zip(names, [*found, *[""] * len(names)], strict=False))
