@@ -278,9 +278,7 @@ def test_adapters_by_names_of_scripts(tmp_path: Path, words: str, expected: tupl
 def test_a_module_that_the_launcher_starts(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
     script = tmp_path / "run.sh"
-    script.write_text(
-        "torchrun --nproc-per-node=8 -m training.train --model meta-llama/Llama-2-7b-hf --deepspeed ds.json --per_device_max_tokens 8192\n"
-    )
+    script.write_text("torchrun --nproc-per-node=8 -m a.train --model meta-llama/Llama-2-7b-hf --deepspeed ds.json --per_device_max_tokens 8192\n")
     made = load_job("deepspeed", str(script))
     assert (made.placed().dp, made.placed().zero, made.placed().seq_length) == (8, 3, 8192)
     script.write_text("python -m pip install x\npython -m torch.distributed.run --nproc_per_node 4 -m a.b --deepspeed ds.json\n")
