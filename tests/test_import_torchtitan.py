@@ -104,6 +104,23 @@ def test_a_pipeline_of_uneven_stages() -> None:
     assert rows(made)["training.global_batch_size"].why.startswith("the pipeline empties 2 times")
 
 
+def test_parameters_are_updated_inside_backward(tmp_path: Path) -> None:
+    """Which leaves no gradient to clip, and of one micro-batch a step."""
+    early = '[model]\nname = "llama3"\nflavor = "8B"\n[optimizer]\nearly_step_in_backward = true\n'
+    shards = "[parallelism]\ndata_parallel_shard_degree = 8\n"
+    for more, mapped in (
+        (shards, True),
+        (f"{shards}[compile]\nenable = true\n", True),
+        (f"{shards}[training]\nlocal_batch_size = 1\nglobal_batch_size = 16\n", False),
+        ("[parallelism]\ndata_parallel_shard_degree = 4\npipeline_parallel_degree = 2\n", False),
+        (f"{shards}[training]\nenable_cpu_offload = true\n", False),
+    ):
+        made = job(tmp_path, early + more)
+        fate = {row.key: row.fate for row in made.rows}["optimizer.early_step_in_backward"]
+        assert fate == ("mapped" if mapped else "not_modelled"), more
+        assert (made.placed().optimizer_in_bwd, made.placed().clip_grad) == ((True, 0) if mapped else (False, 1)), more
+
+
 def test_replicas_of_shards(tmp_path: Path) -> None:
     text = '[model]\nname="llama3"\nflavor="8B"\n[parallelism]\ndata_parallel_replicate_degree=4\ndata_parallel_shard_degree=8\n'
     found = strategy(job(tmp_path, text))

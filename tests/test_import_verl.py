@@ -42,6 +42,19 @@ def test_a_script_on_megatron_with_packed_rows() -> None:
     assert told[key] == "mapped" and told[f"{ACTOR}.megatron.param_offload"] == "not_modelled"
 
 
+def test_models_that_are_not_there() -> None:
+    """A critic without its advantages, a reward model that is off, and rules that score."""
+    critic, model, rule = "critic.ppo_micro_batch_size_per_gpu=4", "reward_model.micro_batch_size=4", "reward_model.overlong_buffer.len=512"
+    for more, fates in (
+        (("algorithm.adv_estimator=grpo", "reward_model.enable=False"), ["no_cost_effect"] * 3),
+        (("algorithm.adv_estimator=grpo", "critic.enable=True", "reward_model.enable=True"), ["not_modelled", "not_modelled", "no_cost_effect"]),
+        (("algorithm.adv_estimator=gae",), ["not_modelled", "not_modelled", "no_cost_effect"]),
+        ((), ["not_modelled", "not_modelled", "no_cost_effect"]),
+    ):
+        told = {row.key: row.fate for row in job(critic, model, rule, *more).rows}
+        assert [told[key.partition("=")[0]] for key in (critic, model, rule)] == fates, more
+
+
 def test_overrides_alone() -> None:
     found = dict(
         job(f"{ACTOR}.ulysses_sequence_parallel_size=2", f"{ACTOR}.fsdp_config.fsdp_size=4", f"++{ACTOR}.ppo_mini_batch_size=32").strategy or {}

@@ -120,12 +120,12 @@ _TABLE: dict[str, Silent] = {
         "additional_target lora_rank lora_target lora_dropout use_dora freeze_trainable_layers",
     ),
     **silent("not_modelled", FROZEN, "freeze_trainable_modules freeze_extra_modules use_llama_pro"),
-    **silent("no_cost_effect", _VISION, "freeze_vision_tower freeze_multi_modal_projector"),
+    **silent("no_cost_effect", _VISION, "freeze_vision_tower freeze_multi_modal_projector train_mm_proj_only"),
     **silent(
         "not_modelled",
         _VISION,
         """image_max_pixels image_min_pixels image_do_pan_and_scan crop_to_patches video_max_pixels video_min_pixels video_fps video_maxlen
-        use_audio_in_video audio_sampling_rate""",
+        use_audio_in_video audio_sampling_rate image_resolution video_resolution""",
     ),
     **silent(
         "no_cost_effect", "read with quantization_bit alone", "quantization_method quantization_type double_quantization quantization_device_map"

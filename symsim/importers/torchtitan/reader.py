@@ -91,10 +91,25 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     if kind == "py":
         newer.apply(keys, strategy, architecture)
     documents_said(options, strategy)
+    _early(keys, strategy)
     settle(keys, strategy, architecture, "torchtitan")
     notes = () if architecture is not None else ("no model of these names comes with symsim; --of MODEL says which",)
     told = tuple(row for row in with_names(keys.finish(), written, old) if row.value != "(default)" or row.fate in ("derived", "not_modelled"))
     return Job("torchtitan", told, architecture, _without_defaults(strategy), None, assumptions, notes)
+
+
+def _early(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Parameters updated inside backward, whose norm finds no gradients then (components/optimizer.py OptimizersInBackwardContainer)."""
+    key = "optimizer.early_step_in_backward"
+    if not keys.flag(key, False, to="optimizer_in_bwd"):
+        return
+    alone = strategy.get("pp", 1) == 1 and strategy.get("num_microbatches", 1) == 1 and strategy["fusion"] != "te"
+    whole = strategy["zero"] == 3 or (strategy["zero"] == 0 and strategy.get("dp", 1) == 1)
+    if alone and whole and not strategy.get("optimizer_cpu_offload"):
+        strategy |= {"optimizer_in_bwd": True, "clip_grad": 0.0}
+        keys.note(key, to="optimizer_in_bwd, clip_grad", why="a gradient is freed as its parameter is updated, so that there is none to clip")
+    else:
+        keys.note(key, "not_modelled", why="gradients live until their own update alone: less by all but the largest")
 
 
 def _compiled(keys: Keys, strategy: dict[str, Any]) -> None:
@@ -382,9 +397,6 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
         keys.note("optimizer.implementation", to="exp_avg_dtype, exp_avg_sq_dtype")
     if way != "fused":
         assumptions["optimizer_implementation"] = way
-    if keys.flag("optimizer.early_step_in_backward", False):
-        why = "gradients live until their own update alone: less by all but the largest"
-        keys.note("optimizer.early_step_in_backward", "not_modelled", why=why)
     strategy["clip_grad"] = keys.number("training.max_norm", 1.0, to="clip_grad")
     if keys.flag("training.enable_cpu_offload", False, to="optimizer_cpu_offload"):
         if strategy["zero"]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from symsim.errors import InputError
+from symsim.errors import InputError, cut
 from symsim.importers.adapted import excluded, targets
 from symsim.importers.assumed import deterministic
 from symsim.importers.documents import balanced, documents_said, fitting, free_rows
@@ -63,6 +63,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         _checkpoints(keys, strategy)
     _batch(keys, strategy, 1 if supervised else keys.integer("actor_rollout_ref.rollout.n", 1, to="num_microbatches", least=1))
     balanced(keys, assumptions, "trainer.balance_batch")
+    _other_models(keys)
     _loss(keys, strategy)
     liger_modules(keys, f"{MODEL}.use_liger", strategy)
     _adapters(keys, strategy, architecture)
@@ -209,6 +210,20 @@ def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
     excluded(keys, f"{MODEL}.exclude_modules", strategy, architecture)
     if lost:
         keys.note(named[0], "not_modelled", "target_modules", f"no adapters beside {', '.join(lost)}: no linear map here is called so")
+
+
+def _other_models(keys: Keys) -> None:
+    """A critic that is not there, and a reward model (trainer/ppo/utils.py need_critic)."""
+    estimator, critic, model = (
+        str(keys.given[key].value).casefold() if keys.has(key) else "" for key in ("algorithm.adv_estimator", "critic.enable", "reward_model.enable")
+    )
+    alone = critic not in ("true", "false") and estimator not in ("", "gae")
+    off = {"critic": critic == "false" or alone, "reward_model": model == "false"}
+    told = f"no critic with algorithm.adv_estimator={cut(estimator)}"
+    for key in keys.given:
+        section = key.partition(".")[0]
+        if off.get(section):
+            keys.note(key, "no_cost_effect", why=told if alone and section == "critic" else "read where it is enabled")
 
 
 def _length(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:

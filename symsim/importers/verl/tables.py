@@ -132,6 +132,11 @@ SILENT: dict[str, Silent] = {
 SECTIONS: dict[str, Silent] = {
     **silent("not_modelled", ROLLOUT, "actor_rollout_ref.rollout rollout async_training actor_rollout_ref.agent retriever max_turns do_search"),
     **silent("not_modelled", OTHER_MODELS, "critic reward_model"),
+    **silent(
+        "no_cost_effect",
+        "functions on the host that score answers, between the steps",
+        _of("reward_model", "reward_manager reward_loop_source overlong_buffer reward_kwargs launch_reward_fn_async"),
+    ),
     **silent("no_cost_effect", _FORWARDS, "actor_rollout_ref.ref ref reward custom_reward_function reward_manager sandbox_fusion"),
     **silent("no_cost_effect", RATES, f"{MODEL}.lora"),
     **silent("no_cost_effect", _ADVANTAGES, "algorithm actor_rollout_ref.actor.policy_loss"),
