@@ -154,6 +154,20 @@ def test_what_a_target_cannot_say_is_a_sentence(tmp_path: Path) -> None:
     assert any("of h100-sxm the curves, the host, price and power are left out" in one for one in said)
 
 
+@pytest.mark.parametrize(
+    "name, options", [("mixtral-8x7b", {"tp": 2, "sp": True, "dp": 4}), ("llama3-8b", {"tp": 2, "dp": 4}), ("mixtral-8x7b", {"dp": 8})]
+)
+def test_experts_over_tensor_ranks_are_said_not_to_come_back_from_deepspeed(name: str, options: dict[str, Any], tmp_path: Path) -> None:
+    (path,), said = export("deepspeed", Asked(symsim.load_model(name), load_strategy({**options, "zero": 1})), tmp_path / "ds.json")
+    lost = [sentence for sentence in said if "the file is not read back" in sentence]
+    if "sp" in options:
+        assert len(lost) == 1
+        with pytest.raises(InputError, match="needs sp=true"):
+            symsim.load_job("deepspeed", str(path), model=name)
+    else:
+        assert not lost and symsim.load_job("deepspeed", str(path), model=name).placed().dp == options["dp"]
+
+
 def test_what_decides_nothing_is_not_lost(tmp_path: Path) -> None:
     """p2p_comm is of 1f1b."""
     strategy = load_strategy("pp=2,schedule=gpipe,num_microbatches=4")

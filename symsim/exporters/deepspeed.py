@@ -45,7 +45,11 @@ def files(asked: "Asked") -> dict[str, str]:
 
 
 def said(asked: "Asked") -> list[str]:
-    return [f"a DeepSpeed JSON holds no model and no sequence length: the trainer is told {asked.architecture.name} and {asked.strategy.seq_length}"]
+    s, model = asked.strategy, asked.architecture
+    found = [f"a DeepSpeed JSON holds no model and no sequence length: the trainer is told {model.name} and {s.seq_length}"]
+    if s.tp > 1 and model.moe is not None:
+        found.append(f"experts with autotp_size={s.tp} are split without sequence parallelism, which is not modelled: the file is not read back")
+    return found
 
 
 def _zero(s: Strategy, asked: "Asked") -> dict[str, Any]:
