@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import tempfile
@@ -166,6 +167,25 @@ def test_experts_over_tensor_ranks_are_said_not_to_come_back_from_deepspeed(name
             symsim.load_job("deepspeed", str(path), model=name)
     else:
         assert not lost and symsim.load_job("deepspeed", str(path), model=name).placed().dp == options["dp"]
+
+
+@pytest.mark.parametrize(
+    "options, written, sentences",
+    [
+        ({"cp_comm_type": "a2a"}, ("a2a", "2.8.0"), []),
+        ({"cp_comm_type": "a2a", "cp_saved_output": "projection"}, ("a2a", "2.3.0"), []),
+        ({"cp_comm_type": "p2p"}, ("a2a", "2.8.0"), ["SimuMax cannot say cp_comm_type=p2p: what is written means a2a"]),
+        ({"cp_comm_type": "all_gather"}, ("all_gather", "2.8.0"), ["SimuMax 1.2 reads cp_comm_type=all_gather and does not run it"]),
+        ({"cp_comm_type": "p2p", "tp": 8}, ("all_gather", "2.8.0"), ["cp_comm_type=p2p", "SimuMax 1.2 reads cp_comm_type=all_gather"]),
+    ],
+)
+def test_context_ranks_are_written_as_simumax_runs(options: dict[str, Any], written: tuple[str, str], sentences: list[str], tmp_path: Path) -> None:
+    asked = Asked(symsim.load_model("llama3-8b"), load_strategy({"cp": 2, "dp": 2, **options}), symsim.load_system("h100-sxm"))
+    paths, said = export("simumax", asked, tmp_path)
+    strategy = json.loads(next(path for path in paths if path.name == "strategy.json").read_text())
+    assert (strategy["cp_comm_type"], strategy["te_version"]) == written
+    of_context = [sentence for sentence in said if "cp_" in sentence]
+    assert len(of_context) == len(sentences) and all(any(part in one for one in of_context) for part in sentences)
 
 
 def test_what_decides_nothing_is_not_lost(tmp_path: Path) -> None:

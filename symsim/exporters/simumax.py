@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _GIB = 2**30
 _OPS = {"all_reduce": (2, -1), "all_gather": (1, -1), "reduce_scatter": (1, -1), "p2p": (1, 0), "all2all": (1, -1)}
 _DUMMY_WGRAD = "2.3.0"
+# of TransformerEngine, which keeps attention's output as it was made from then on
+_OUTPUT_AS_MADE = "2.8.0"
 _VOCABULARY_MULTIPLE = 128
 
 
@@ -73,8 +75,16 @@ def _strategy(asked: "Asked") -> dict[str, Any]:
         "mem_factor": s.allocator_in_use,
     }
     if s.cp > 1:
-        made["cp_comm_type"] = "a2a" if s.cp_comm_type == "a2a" else "all_gather"
+        made["cp_comm_type"] = "all_gather" if _gathers(asked) else "a2a"
+        if made["te_version"] is not None and s.cp_saved_output == "attention":
+            made["te_version"] = _OUTPUT_AS_MADE
     return made
+
+
+def _gathers(asked: "Asked") -> bool:
+    """Whether keys and values are gathered over context ranks: where that is asked for, or heads are too few to be exchanged."""
+    s = asked.strategy
+    return s.cp > 1 and (s.cp_comm_type == "all_gather" or asked.architecture.query_groups % (s.tp * s.cp) != 0)
 
 
 def _recomputed(s: Strategy) -> dict[str, Any]:
@@ -135,9 +145,12 @@ def _dense_layers(a: Architecture) -> int | None:
 
 def said(asked: "Asked") -> list[str]:
     """What no key of the files holds besides options: of a system."""
+    left = []
+    if _gathers(asked):
+        left.append("SimuMax 1.2 reads cp_comm_type=all_gather and does not run it: with cp_comm_type=a2a, of heads that tp*cp divides, it does")
     if asked.system is None:
-        return []
-    left = [f"SimuMax has one share for each kind of kernel: of {asked.system.name} the curves, the host, price and power are left out"]
+        return left
+    left += [f"SimuMax has one share for each kind of kernel: of {asked.system.name} the curves, the host, price and power are left out"]
     if len(asked.system.network) > len(_tiers(asked.system)):
         left.append(f"SimuMax has two tiers of a network: {asked.system.name} has {len(asked.system.network)}")
     return left
