@@ -275,6 +275,49 @@ def test_adapters_by_names_of_scripts(tmp_path: Path, words: str, expected: tupl
     assert not [row for row in made.rows if row.fate == "refused"]
 
 
+def test_the_json_that_the_script_writes(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(
+        'cat > ds.json << EOF\n{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}\nEOF\n'
+        "deepspeed --num_gpus 4 train.py --model_name_or_path meta-llama/Llama-2-7b-hf --deepspeed ds.json --per_device_train_batch_size 2\n"
+    )
+    made = load_job("deepspeed", str(script))
+    assert (made.placed().zero, made.placed().dp, made.placed().micro_batch_size) == (2, 4, 2)
+
+
+OPENRLHF = {
+    "sections": """--data.max_len 4096 --data.dataset a/b --train.batch_size 64 --train.micro_batch_size 2 --model.model_name_or_path
+        meta-llama/Meta-Llama-3-8B --ds.zero_stage 3 --ds.param_dtype bf16 --ds.attn_implementation flash_attention_2 --adam.lr 5e-6
+        --ds.packing_samples --model.gradient_checkpointing_enable --ds.overlap_comm --ds.adam_offload""",
+    "before": """--max_len 4096 --dataset a/b --train_batch_size 64 --micro_train_batch_size 2 --pretrain meta-llama/Meta-Llama-3-8B
+        --zero_stage 3 --bf16 --flash_attn --learning_rate 5e-6 --packing_samples --gradient_checkpointing --overlap_comm --adam_offload""",
+}
+
+
+@pytest.mark.parametrize("names", OPENRLHF)
+def test_supervised_training_of_openrlhf(names: str, tmp_path: Path) -> None:
+    """Its scripts hold a command in a variable that is read of lines; the JSON is what the program makes."""
+    script = tmp_path / "sft.sh"
+
+    def made(more: str = "") -> Job:
+        words = f"{OPENRLHF[names]} {more}".replace("\n", " \\\n")
+        script.write_text(f"read -r -d '' training_commands <<EOF\nopenrlhf.cli.train_sft {words}\nEOF\ndeepspeed --module $training_commands\n")
+        return load_job("deepspeed", str(script), variables={"world": "8"})
+
+    whole = made()
+    found = {name: getattr(whole.placed(), name) for name in ("zero", "dp", "micro_batch_size", "num_microbatches", "seq_length", "recompute")}
+    assert found == {"zero": 3, "dp": 8, "micro_batch_size": 2, "num_microbatches": 4, "seq_length": 4096, "recompute": "full"}
+    assert whole.placed().precision == "bf16" and whole.placed().optimizer_cpu_offload and whole.placed().tuner_type == "full"
+    assert whole.architecture is not None and whole.architecture.name == "llama3-8b"
+    assert not [row for row in whole.rows if row.fate in ("refused", "not_modelled")]
+    prefix = "ds.lora." if names == "sections" else "lora_"
+    tuned = made(f"--{prefix}rank 16 --{'ds.' * (names == 'sections')}load_in_4bit").placed()
+    assert (tuned.tuner_type, tuned.lora_rank, tuned.target_modules, tuned.quantize_base) == ("lora", 16, ("all_linear",), "nf4_double")
+    script.write_text("deepspeed --module openrlhf.cli.train_sft --pretrain meta-llama/Meta-Llama-3-8B\n")
+    alone = load_job("deepspeed", str(script), variables={"world": "8"}).placed()
+    assert (alone.zero, alone.micro_batch_size, alone.num_microbatches, alone.seq_length, alone.clip_grad) == (2, 8, 2, 2048, 1)
+
+
 def test_a_module_that_the_launcher_starts(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
     script = tmp_path / "run.sh"

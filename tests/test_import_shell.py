@@ -463,6 +463,7 @@ def test_scripts_name_others_from_where_they_are_started(tmp_path: Path) -> None
         "V='4 2  8 9'\nread A B C <<< $V\nx $A-$B-$C.",
         'read -r A <<< " 4 2 "\nx "$A."',
         "IFS=: read -r A B << END\n4:2\n8:9\nEND\nx $A-$B.",
+        "read -r -d '' A << END\n 4 2\n8 \nEND\nx $A.",
         "for V in 4,2 8,1; do IFS=',' read -r A B <<< $V; x $A-$B.; done",
     ],
 )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from symsim.importers.adapted import Names, adapters, four_bits, frozen_decoder, stored_base
+from symsim.importers.deepspeed import openrlhf
 from symsim.importers.keys import Entry, Given, Keys, natural
 from symsim.inputs.architecture import Architecture
 
@@ -17,6 +18,7 @@ _NAMES = Names("lora_r", "lora_dropout", "lora_target_modules", "lora_modules_to
 # what scripts that many start call these: s1, FastChat, Qwen, MiniCPM, LLaVA, InternVL, open-instruct (their finetune.py and train.py),
 # Chinese-LLaMA-Alpaca (run_clm_sft_with_peft.py), QLoRA (qlora.py), ProLong (training/train_language_model.py)
 _ALIASES = {
+    **openrlhf.ALIASES,
     **dict.fromkeys(("model_name", "model"), "model_name_or_path"),
     "trainable": "lora_target_modules",
     "modules_to_save": "lora_modules_to_save",
@@ -39,7 +41,15 @@ _BITS = ("bits", "load_in_kbits")
 # scripts with adapters unless the other switch is on, by an argument of theirs alone
 _WHOLE = {"trainable": "full_finetuning", "source_max_len": "full_finetune"}
 # arguments with a section, of which no part is read alone
-UNREAD_SECTIONS = ("lr_scheduler_kwargs", "dataset_mixture", "dataset_mixer", "dataset_kwargs", "model_init_kwargs", "chat_template_kwargs")
+UNREAD_SECTIONS = (
+    "deepspeed",
+    "lr_scheduler_kwargs",
+    "dataset_mixture",
+    "dataset_mixer",
+    "dataset_kwargs",
+    "model_init_kwargs",
+    "chat_template_kwargs",
+)
 
 
 def respelt(given: Mapping[str, Given]) -> tuple[dict[str, Given], dict[str, str]]:

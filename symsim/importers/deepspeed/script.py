@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symsim.errors import InputError
+from symsim.importers.deepspeed import openrlhf
 from symsim.importers.documents import SAID
 from symsim.importers.launched import is_script, program_in, read_script
 from symsim.importers.ranks import WORLD, world_size
@@ -32,12 +33,20 @@ def of_script(inputs: Sequence[str], options: "Options") -> tuple[list[str], "Op
     said = {name: text for name, text in options.variables.items() if name in (*WORLD, *SAID, "seq_length")}
     if launched.world is not None and world_size(options) is None:
         said["world"] = str(launched.world)
-    return [other for other in inputs if other != path], replace(options, variables=said), launched.document
+    document = openrlhf.told(launched.document) if any(_of_openrlhf(word.text) for word in launched.launcher) else launched.document
+    return [other for other in inputs if other != path], replace(options, variables=said), document
+
+
+def _of_openrlhf(word: str) -> bool:
+    return openrlhf.PROGRAM.search(word) is not None
 
 
 def _start(command: Command) -> int | None:
     """Where the arguments of a training begin: behind the .py that is given one of the signs."""
     at = program_in([word.text for word in command.words], _SIGNS)
+    of_openrlhf = next((number for number, word in enumerate(command.words) if _of_openrlhf(word.text)), None)
+    if of_openrlhf is not None:
+        return of_openrlhf + 1
     if at is None or not any(word.text.partition("=")[0] in _SIGNS for word in command.words[at:]):
         return None
     return at + 1

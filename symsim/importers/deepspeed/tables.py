@@ -6,6 +6,7 @@ runtime/zero/offload_config.py, docs/_pages/config-json.md.
 
 from __future__ import annotations
 
+from symsim.importers.deepspeed import openrlhf
 from symsim.importers.keys import Silent, silent
 from symsim.importers.trainer import DATA, EVALUATION, LENGTH, LOGS, OTHER_MODELS, PATHS
 
@@ -177,6 +178,7 @@ PIPELINE: dict[str, Silent] = silent(
 
 _ON = (True, "true", "True", 1, "1")
 SCRIPT: dict[str, Silent] = {
+    **openrlhf.TABLE,
     **silent(
         "no_cost_effect",
         PATHS,

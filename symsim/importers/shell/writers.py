@@ -101,7 +101,11 @@ _WRITERS |= dict.fromkeys(("realpath", "readlink"), _resolved)
 
 
 def read_words(words: Sequence[str], text: str, apart: str) -> dict[str, str] | None:
-    """What `read [-r] A B` makes of a text's first line: a value each, what is left for the last. None where it is another use of `read`."""
+    """What `read [-r] A B` makes of a text's first line: a value each, what is left for the last; `read -r -d "" A` of all of it. None where it
+    is another use of `read`."""
+    whole = words[:-1] == ["-r", "-d", ""]
+    if whole:
+        return {words[-1]: text.strip()} if words[-1].isascii() and words[-1].isidentifier() else None
     names = words[1:] if words[:1] == ["-r"] else words
     if len(apart) != 1 or not names or not all(name.isascii() and name.isidentifier() for name in names):
         return None
