@@ -74,9 +74,26 @@ def test_sections_of_models(tmp_path: Path) -> None:
     aligned = job(tmp_path, NEMO.replace("  optim:", "  dpo:\n    ref_policy_kl_penalty: 0.2\n  optim:"))
     assert {row.key: row.fate for row in aligned.rows}["model.dpo"] == "not_modelled"
     towers = NEMO.replace("  optim:", "  mm_cfg:\n    llm: {}\n  optim:")
-    with pytest.raises(InputError, match=r"train.yaml:\d+: Megatron-LM has no key 'mm_cfg': .*; --lenient goes on without it"):
-        job(tmp_path, towers)
-    assert {row.key: row.fate for row in job(tmp_path, towers, lenient=True).rows}["model.mm_cfg"] == "refused"
+    assert {row.key: row.fate for row in job(tmp_path, towers).rows}["model.mm_cfg"] == "not_modelled"
+    others = towers.replace("mm_cfg", "mm_cgf")
+    with pytest.raises(InputError, match=r"train.yaml:\d+: Megatron-LM has no key 'mm_cgf': .*; --lenient goes on without it"):
+        job(tmp_path, others)
+    assert {row.key: row.fate for row in job(tmp_path, others, lenient=True).rows}["model.mm_cgf"] == "refused"
+
+
+def test_rows_of_fine_tuning_are_as_long_as_its_data_says(tmp_path: Path) -> None:
+    """encoder_seq_length is what the model was trained with."""
+    tuned = NEMO.replace("  data:\n", "  data:\n    train_ds:\n      max_seq_length: 3072\n")
+    made = job(tmp_path, tuned)
+    assert made.placed().seq_length == 3072
+    told = {row.key: row.fate for row in made.rows}
+    assert (told["model.data.train_ds.max_seq_length"], told["model.encoder_seq_length"]) == ("mapped", "no_cost_effect")
+
+
+def test_positions_in_either_case(tmp_path: Path) -> None:
+    """The launcher's file of Baichuan 2 has ALiBi."""
+    made = job(tmp_path, NEMO.replace("position_embedding_type: rope", "position_embedding_type: ALiBi"))
+    assert made.architecture is not None and made.architecture.position_embedding == "alibi"
 
 
 def test_an_interpolation_below_the_group_of_the_launcher(tmp_path: Path) -> None:

@@ -82,6 +82,8 @@ TABLE: dict[str, Silent] = {
     **silent("not_modelled", "the device waits after each boundary tensor", "sync_batch_comm"),
     **silent("not_modelled", "attention in another kernel than te's", "use_emha"),
     **silent("not_modelled", "reductions inside switches", "sharp"),
+    **silent("not_modelled", "gradients leave beside backward: what of their reduction is exposed", "async_grad_allreduce", (False,)),
+    **silent("not_modelled", "towers for images are another workload: an encoder before the decoder, whose text part is timed", "mm_cfg"),
     **silent("no_cost_effect", "numbers of adapters' beginnings, or of a scheme that is not chosen", "peft"),
     **silent("not_modelled", "other stages run other numbers of layers again", "activations_checkpoint_layers_per_pipeline"),
     **silent("not_modelled", "some micro-batches run fewer layers again", "num_micro_batches_with_partial_activation_checkpoints"),
@@ -219,6 +221,14 @@ def _section(document: Document, section: str, data: Mapping[str, Any]) -> Found
         yield argument, f"model.{name}", value, value, document.place(("model", section, key))
 
 
+def _of_samples(model: Mapping[str, Any]) -> int | None:
+    """The longest row of fine-tuning's data, which goes before the model's own."""
+    data = model.get("data")
+    rows = data.get("train_ds") if isinstance(data, dict) else None
+    length = rows.get("max_seq_length") if isinstance(rows, dict) else None
+    return length if isinstance(length, int) else None
+
+
 def _tokenizer(name: str, data: Mapping[str, Any], value: Any) -> str:
     """The argument of a key of NeMo's tokenizer (collections/nlp/modules/common/tokenizer_utils.py): the library says which one is read."""
     read = {"megatron": {"tokenizer.type": "tokenizer_type"}, "sentencepiece": {"tokenizer.model": "tokenizer_model"}}
@@ -234,6 +244,10 @@ def _of_model(key: str, value: Any, where: str, model: Mapping[str, Any]) -> Fou
         argument, meant = (_ACTIVATIONS[name], True) if name in _ACTIVATIONS else ("activation_func", name)
     elif key == "ub_tp_comm_overlap_cfg" and isinstance(value, dict):
         meant = "a section"
+    elif key == "position_embedding_type":
+        meant = str(value).lower()
+    elif key == "encoder_seq_length" and _of_samples(model) not in (None, value):
+        argument = key
     elif key == "normalization":
         meant = _NORMS.get(str(value), value)
     elif key == "share_embeddings_and_output_weights":

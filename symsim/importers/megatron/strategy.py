@@ -199,7 +199,10 @@ def _pipeline(read: Settings) -> None:
 
 def _batch(read: Settings) -> None:
     keys, options = read.keys, read.options
-    length = keys.integer("seq_length", None, to="seq_length", least=1) or keys.integer("encoder_seq_length", None, to="seq_length", least=1)
+    length, own = (keys.integer(key, None, to="seq_length", least=1) for key in ("seq_length", "encoder_seq_length"))
+    if length and own:
+        keys.note("encoder_seq_length", "no_cost_effect", why="rows of the data are as long as they say")
+    length = length or own
     if length is not None:
         options["seq_length"] = length
     if "micro_batch_size" not in options and read.dialect == "arguments" and "global_batch_size" in options:
