@@ -158,5 +158,7 @@ def test_pairs_with_a_reference_unless_its_outputs_are_in_the_data(tmp_path: Pat
 
 
 def test_keys_of_forks(tmp_path: Path) -> None:
-    told = {row.key: row.fate for row in job(tmp_path, use_flash_cross_entropy=True, warmup_iters=500, attention_type="groupedquery").rows}
-    assert told["use_flash_cross_entropy"] == "not_modelled" and told["warmup_iters"] == told["attention_type"] == "no_cost_effect"
+    made = job(tmp_path, use_flash_cross_entropy=True, warmup_iters=500, attention_type="groupedquery")
+    told = {row.key: row.fate for row in made.rows}
+    assert made.placed().cross_entropy_fusion == "te" and job(tmp_path, use_flash_cross_entropy=False).placed().cross_entropy_fusion == "unfused"
+    assert told["use_flash_cross_entropy"] == "mapped" and told["warmup_iters"] == told["attention_type"] == "no_cost_effect"

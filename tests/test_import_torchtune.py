@@ -22,6 +22,11 @@ def job(tmp_path: Path, model: str = "llama3_2.llama3_2_1b", **data: Any) -> Job
     return load_job("torchtune", str(path))
 
 
+def test_a_bound_of_the_norm_that_nothing_reaches(tmp_path: Path) -> None:
+    """clip_grad_norm: inf makes the norm and scales by 1 (torch.nn.utils.clip_grad_norm_)."""
+    assert [job(tmp_path, clip_grad_norm=value).placed().clip_grad for value in (float("inf"), 0.5, None)] == [1, 0.5, 0]
+
+
 def test_a_full_recipe() -> None:
     made = load_job("torchtune", str(FILES / "full" / "8B_full.yaml"), variables={"world": "16", "packed_document_length": "900"})
     found = dict(made.strategy or {})

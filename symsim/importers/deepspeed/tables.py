@@ -183,7 +183,7 @@ SCRIPT: dict[str, Silent] = {
         "no_cost_effect",
         PATHS,
         """config_name tokenizer_name tokenizer_name_or_path cache_dir use_fast_tokenizer model_revision token trust_remote_code low_cpu_mem_usage
-        use_auth_token config_overrides config_overrides_json model_type chat_template""",
+        use_auth_token config_overrides config_overrides_json llama use_llama use_auth model_type chat_template""",
     ),
     **silent(
         "no_cost_effect",
@@ -196,6 +196,12 @@ SCRIPT: dict[str, Silent] = {
         tokenized_mds_train apply_instruct_masks""",
     ),
     **silent("not_modelled", EVALUATION, "predict_with_generate eval_packing"),
+    **silent(
+        "no_cost_effect",
+        EVALUATION,
+        """do_mmlu_eval mmlu_dataset mmlu_split max_mmlu_samples mmlu_source_max_len eval_dataset_size max_new_tokens min_new_tokens do_sample
+        num_beams eval_file""",
+    ),
     # open-instruct, s1, FastChat, Qwen, MiniCPM, LLaVA, InternVL: arguments of their own scripts
     **silent(
         "no_cost_effect",
@@ -222,13 +228,14 @@ SCRIPT: dict[str, Silent] = {
     **silent(
         "not_modelled",
         "a fused kernel computes attention here; written out it keeps its scores, a number a head and pair of tokens",
-        "flash_attn use_flash_attn_2 use_flash_attention_2",
+        "flash_attn use_flash_attn_2 use_flash_attention_2 use_xformers",
         _ON,
     ),
     **silent(
         "not_modelled",
         "towers for images and sound are another workload: an encoder before the decoder, whose text part is timed",
-        """vision_tower vision_path mlp_path llm_path force_image_size down_sample_ratio drop_path_rate freeze_mlp freeze_backbone unfreeze_vit_layers
+        """vision_tower vision_path mlp_path llm_path fix_vit
+        force_image_size down_sample_ratio drop_path_rate freeze_mlp freeze_backbone unfreeze_vit_layers
         use_backbone_lora vision_select_layer dynamic_image_size min_dynamic_patch max_dynamic_patch use_thumbnail ps_version pad2square
         normalize_type min_num_frame max_num_frame num_images_expected version image_folder image_aspect_ratio image_grid_pinpoints is_multimodal
         mm_projector_type mm_projector_lr mm_vision_select_layer mm_vision_select_feature mm_use_im_start_end mm_use_im_patch_token

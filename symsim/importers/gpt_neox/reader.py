@@ -153,6 +153,7 @@ def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) 
         if keys.flag(key, False, to=option):
             strategy[option] = True
     _gates(keys, strategy)
+    _loss(keys, strategy)
     norm = str(keys.given["norm"].value) if keys.has("norm") else "layernorm"
     fused = [keys.flag(key, False, to="norm_fusion") for key in ("layernorm_fusion", "rmsnorm_fusion")]
     # PyTorch's own LayerNorm is one kernel; its RMSNorm is written out there
@@ -165,6 +166,12 @@ def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) 
         assumptions["layernorm_linear_fusion"] = "fused"
     if keys.flag("te_mha", False, to="assume.attention_kernel", why="Transformer Engine's attention, which is fused"):
         assumptions.pop("attention_kernel", None)
+
+
+def _loss(keys: Keys, strategy: dict[str, Any]) -> None:
+    """flash-attn's loss (losses/cross_entropy.py) in Stability's fork: one kernel, its gradient over the logits, as TransformerEngine's is."""
+    if keys.flag("use_flash_cross_entropy", False, to="cross_entropy_fusion"):
+        strategy["cross_entropy_fusion"] = "te"
 
 
 def _gates(keys: Keys, strategy: dict[str, Any]) -> None:

@@ -47,7 +47,6 @@ SILENT: dict[str, Silent] = {
         mmap_warmup short_seq_prob allow_chopped eod_mask_loss deepscale deepscale_config dataset_impl""",
     ),
     # of forks: StableLM's and Llemma's
-    **silent("not_modelled", "a loss in one kernel, its gradient over the logits: up to 8 bytes a logit less", "use_flash_cross_entropy"),
     **silent("no_cost_effect", "read in fp16 alone", " ".join(f"bf16.{name}" for name in _SCALED)),
     **silent("no_cost_effect", RATES, "decay_lr_to warmup_iters"),
     **silent("no_cost_effect", "num_kv_heads says how many there are", "attention_type"),

@@ -171,7 +171,11 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
         assumptions["optimizer_implementation"] = "foreach"
     if keys.flag("optimizer.foreach", True, to="assume.optimizer_implementation") is False:
         assumptions["optimizer_implementation"] = "for_loop"
-    strategy["clip_grad"] = keys.number("clip_grad_norm", 0.0, to="clip_grad")
+    if keys.has("clip_grad_norm") and str(keys.given["clip_grad_norm"].value).lower().lstrip(".") in ("inf", "infinity"):
+        strategy["clip_grad"] = 1.0
+        keys.note("clip_grad_norm", to="clip_grad", why="the norm is made and gradients are scaled, at any bound")
+    else:
+        strategy["clip_grad"] = keys.number("clip_grad_norm", 0.0, to="clip_grad")
 
 
 def _in_backward(keys: Keys, strategy: dict[str, Any]) -> None:
