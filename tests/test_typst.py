@@ -110,6 +110,20 @@ def test_a_heading_stands_on_the_page_of_its_first_row(tmp_path: Path) -> None:
     assert {here for here, _ in found} == {1, 2}
 
 
+@pytest.mark.parametrize("short", [True, False])
+def test_pages_are_numbered_where_the_answer_ends_on_the_first(short: bool, tmp_path: Path) -> None:
+    """A break that depends on its own page never settles: every page was the first, and equations had no numbers."""
+    import typst as compiler
+
+    from symsim import derive
+
+    result = derive("gpt2", "dp=4")
+    source = tmp_path / "report.typ"
+    write_report(result, source, short)
+    _, warnings = compiler.compile_with_warnings(source, ignore_system_fonts=True)
+    assert [str(warning) for warning in warnings] == []
+
+
 def test_an_equation_stands_on_one_page(tmp_path: Path) -> None:
     import typst as compiler
 
