@@ -95,5 +95,6 @@ def percent(share: float) -> str:
 
 
 def signed_percent(share: float, digits: int = 1) -> str:
-    """'+6.2 %', with the sign of mathematics."""
-    return f"{100 * share:+.{digits}f}".replace("-", "\u2212") + THIN + "%"
+    """'+6.2 %', with the sign of mathematics; what rounds to nothing has none."""
+    said = f"{100 * share:+.{digits}f}"
+    return (said if float(said) else said[1:]).replace("-", "\u2212") + THIN + "%"

@@ -63,7 +63,7 @@ class Sizes:
             parts.append("none")
         else:
             size = self.fits.result.strategy.micro_batch_size
-            parts.append(f"{size:,} sequence{'s' if size > 1 else ''}{self.kept}{', as here' if size == self.now else ''}")
+            parts.append(f"{size:,} sequence{'s' if size > 1 else ''}{', as here' if size == self.now else self.kept}")
         if self.beyond is not None:
             size = self.beyond.result.strategy.micro_batch_size
             parts.append(f"{size:,} take{'s' if size == 1 else ''} {human(self.beyond.peak, BYTE)}")
@@ -160,7 +160,8 @@ def largest(step: Step, same: Sizes) -> Sizes:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
-    return Sizes(same.now, tried.get(low), tried.get(high), False, ", as many micro-batches")
+    kept = f" in each of {strategy.microbatches:,} micro-batches" if strategy.microbatches > 1 else " in the one micro-batch"
+    return Sizes(same.now, tried.get(low), tried.get(high), False, kept)
 
 
 def _sized(step: Step, size: int, count: int) -> Choice | None:

@@ -34,7 +34,7 @@ from symsim.report.kernels import BOUNDS
 from symsim.report.machine import meaning, symbol_of
 from symsim.report.step import MEMORY_PARTS, Step
 from symsim.report.text_run import amount, duration
-from symsim.report.totals import Totals, bar
+from symsim.report.totals import Totals
 
 HEADING = "The answer"
 _MOST = 5  # numbers of the machine that the step is asked about
@@ -147,7 +147,7 @@ def _memory(step: Step) -> Gauges:
 def _flops(totals: Totals) -> Picture:
     amounts = {m: f["forward"] + f["backward"] + f["recompute"] for m, f in totals.flops.items()}
     said = "Where the FLOPs of a micro-batch go: forward, backward and recomputed, the whole model."
-    return Picture(spans(said), (bar("matrix products", amounts, FLOP),), key="flops")
+    return Picture(spans(said), (totals.bar("matrix products", amounts, FLOP),), key="flops")
 
 
 def binds(step: Step, ink: Ink, totals: Totals) -> Table:

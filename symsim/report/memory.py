@@ -9,7 +9,7 @@ from symsim.algebra.quantity import BYTE, NONE, Unit
 from symsim.algebra.typeset import width
 from symsim.cost.memory import binding_moment, moments
 from symsim.report.amounts import exact, human
-from symsim.report.document import Column, Equations, Gauge, Gauges, Paragraph, Row, Section, Table, spans
+from symsim.report.document import Column, Equations, Gauge, Gauges, Math, Paragraph, Row, Section, Spans, Table, spans
 from symsim.report.ink import Ink
 from symsim.report.step import MEMORY_PARTS, Step
 from symsim.report.totals import left_out, ranges, thinned
@@ -39,7 +39,7 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     names = [d.symbol for d in every if d.symbol != "M_peak" and d.symbol not in left]
     absent = not short and not all(step.stage(step.fullest)[d.symbol] for d in moments(step.result.derivation))
     none = "; a moment that it does not have has none" if absent else ""
-    values = Paragraph(spans(f"Values are those{which or ' of the only stage'}{none}."))
+    values = Paragraph(spans(f"Values are those{which or ' of the only stage'}{none}.", *_on_the_host(step)))
     moment, digits = _tables(step, ink)
     tables = [moment] if short else [moment, digits]
     return Section("Memory", (Paragraph(spans(said)), opening, bars(step), *tables, values, _equations(step, ink, names, short)))
@@ -49,6 +49,12 @@ def _stays_free(step: Step) -> str:
     """What of the memory to spare a run leaves free all the same; a tight verdict has said it."""
     left, kept = step.capacity - step.peak(step.fullest), step.reserve["all"]
     return f", of which {human(kept, BYTE)} stays free: the driver's, buffers of NCCL and fragments" if kept and left >= kept else ""
+
+
+def _on_the_host(step: Step) -> Spans:
+    if not step.result.derivation.of("H"):
+        return ()
+    return spans(" ", Math("H^{(i)}"), " is what a rank keeps in its host's memory; with a subscript, what it moves there and back in a step.")
 
 
 def _working(step: Step, ink: Ink) -> Section:

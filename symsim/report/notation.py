@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from symsim.algebra.expr import Number
 from symsim.algebra.key import of_block
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import SECOND, Definition
-from symsim.algebra.typeset import entry
+from symsim.algebra.typeset import entry, width
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.system import symbol_values
 from symsim.ir.block import MODULES
 from symsim.report import machine
 from symsim.report.amounts import exact, human, plain, rate, seconds
-from symsim.report.document import Code, Column, Math, Paragraph, Ref, Row, Section, Spans, Table, spans
+from symsim.report.document import Code, Column, Math, Paragraph, Ref, Row, Section, Spans, Table, as_spans, spans
 from symsim.report.ink import Ink, dimension_latex, worded
 
 _DIMENSIONS = {
@@ -24,7 +24,8 @@ _DIMENSIONS = {
     "d_kv": "key (without position) and value head dimension",
     "r_kd": "joint key/value latent and rotary key",
 }
-_COLUMNS = (Column("symbol", 7.6, names=True), Column("meaning", 37.4), Column("value", 10, True))
+_SYMBOL, _MEANING, _VALUE = 7.6, 37.4, 10
+_WIDEST = 14  # em of the symbols, at most
 _DEGREES = frozenset("tp cp cp_a2a cp_p2p pp vpp ep etp dp edp inst m i".split())
 _FAMILIES = (
     ("N", "parameters of the model"),
@@ -86,8 +87,9 @@ def section(result: Evaluation, ink: Ink, short: bool = False) -> Section:
         rows += [Row(("Defined in the whole report",), "group"), *(_defined(result, ink, s) for s in further)]
     if words:
         rows += [Row(("Of one kernel, in words",), "group"), *(Row((ink.symbol(s), ink.own[s], ())) for s in words)]
+    said = spans("Symbols, and their values in this report.")
     if short:
-        return Section("Notation", (Table(spans("Symbols, and their values in this report."), _COLUMNS, tuple(rows)),))
+        return Section("Notation", (Table(said, _columns(rows), tuple(rows)),))
     rows.append(Row(("Quantities",), "group"))
     rows += [Row((Math(letter), meaning, ())) for letter, meaning in _FAMILIES]
     quantities = {d.key.quantity for d in book.values()} if result.system is not None else set()
@@ -96,7 +98,14 @@ def section(result: Evaluation, ink: Ink, short: bool = False) -> Section:
     entries = ("row of a block's table; ", Math("X_n"), ", ", Math("Q_n"), ", ", Math("A_n"), *timed, " are the entries of that row")
     rows.append(Row((Math("n"), entries, ())))
     where: Spans = ("Those of the machine are in section ", Ref("The machine"), ".") if elsewhere else ()
-    return Section("Notation", (_subscripts(ink, book, where), Table(spans("Symbols, and their values in this report."), _COLUMNS, tuple(rows))))
+    return Section("Notation", (_subscripts(ink, book, where), Table(said, _columns(rows), tuple(rows))))
+
+
+def _columns(rows: Sequence[Row]) -> tuple[Column, ...]:
+    """Symbols have the room that the longest of them takes."""
+    symbols = [span.latex for row in rows if not row.role for span in as_spans(row.cells[0]) if isinstance(span, Math)]
+    longest = min(max([_SYMBOL, *(width(s) + 1 for s in symbols)]), _WIDEST)
+    return Column("symbol", longest, names=True), Column("meaning", _SYMBOL + _MEANING - longest), Column("value", _VALUE, True)
 
 
 def _subscripts(ink: Ink, book: Mapping[str, Definition], where: Spans) -> Paragraph:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from symsim.algebra.kinds import kind_of
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from symsim.algebra.kinds import kind_of, spelt
 from symsim.algebra.quantity import ELEMENT
 from symsim.evaluation.numbers import Evaluation
-from symsim.inputs.layer_pattern import format_layers
+from symsim.inputs.architecture import Architecture
+from symsim.inputs.layer_pattern import Segment, format_layers
 from symsim.inputs.lengths import row_tokens
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.tuning import TunedKind
 from symsim.report.amounts import exact, human
 from symsim.report.document import Code, Column, Row, Span, Spans, Table, joined, spans
 from symsim.report.ink import Ink
@@ -21,11 +26,40 @@ def model(result: Evaluation, ink: Ink) -> Spans:
     of, numbers = result.model, result.numbers
     source: list[Span] = [" ", ink.sources.cited(of.source)] if of.source else []
     extra = f", and {of.mtp_num_layers} multi-token prediction depth{'s' if of.mtp_num_layers > 1 else ''}" if of.mtp_num_layers else ""
-    layers = format_layers(tuple(s.model_copy(update={"kinds": tuple(map(kind_of, s.kinds))}) for s in of.layers))
+    layers = format_layers(tuple(_runs(of.layers)))
     held = f"{extra}, and {human(numbers['N'], ELEMENT)} parameters"
     active = f", of which a token uses {human(numbers['N_active'], ELEMENT)}" if "N_active" in numbers else ""
     trained = f", of which {human(numbers['N_trained'], ELEMENT)} are trained" if "N_trained" in numbers else ""
-    return spans(of.name, *source, f" has {of.num_layers} decoder layers, ", Code(layers), f"{held}{active}{trained}.")
+    return spans(of.name, *source, f" has {of.num_layers} decoder layers, ", Code(layers), f"{held}{active}{trained}.", *_told_apart(of))
+
+
+def _runs(segments: Iterable[Segment]) -> Iterator[Segment]:
+    """With kinds as the user named them; what is not repeated stands kind by kind."""
+    for segment in segments:
+        kinds = tuple(map(kind_of, segment.kinds))
+        if segment.repeat > 1:
+            yield segment.model_copy(update={"kinds": kinds})
+        else:
+            yield from (Segment(repeat=len(tuple(run)), kinds=(kind,)) for kind, run in groupby(kinds))
+
+
+def _told_apart(model: Architecture) -> list[Span]:
+    """Of the kinds of layers that the strategy tells apart, what each is."""
+    made: list[Span] = []
+    for name, kind in model.layer_kinds.items():
+        if isinstance(kind, TunedKind) and name != spelt(kind.base):
+            wide = ", with products in the computation's type" if kind.wide else ""
+            made += [" ", Code(kind_of(name)), f": {_TUNED[kind.trains, kind.enters]}{wide}."]
+    return made
+
+
+# by whether a parameter of it is trained, and whether its input needs a gradient
+_TUNED = {
+    (False, False): "a frozen layer below all that is trained, without backward",
+    (True, False): "the lowest trained layer, whose input needs no gradient",
+    (False, True): "a frozen layer that hands gradients on",
+    (True, True): "a trained layer",
+}
 
 
 # an option that is a degree, in words

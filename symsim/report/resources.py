@@ -45,6 +45,10 @@ def words(system: System, of: Resource) -> str:
     return f"messages over {joins(system, int(of[1])).replace(', ', ' (', 1)})"
 
 
+def _shortens(of: Resource) -> str:
+    return "shorten it " if of[0] == NETWORK or _WORDS[of].split(" of ")[0].endswith("s") else "shortens it "
+
+
 def shares(elasticities: Mapping[str, float]) -> dict[Resource, float]:
     """By resource the share of a step that goes with it, the largest first. elasticities: of the step, by symbol."""
     found: dict[Resource, float] = {}
@@ -59,5 +63,5 @@ def shares(elasticities: Mapping[str, float]) -> dict[Resource, float]:
 def faster(system: System, elasticities: Mapping[str, float]) -> str:
     """By how much a step is shorter where what it waits for most is a percent faster."""
     most = [(of, share) for of, share in shares(elasticities).items() if share >= _MOVES][:_MOVERS]
-    said = [f"{words(system, of)} {'' if n else 'shorten it '}by {share:.3f}{THIN}%" for n, (of, share) in enumerate(most)]
+    said = [f"{words(system, of)} {'' if n else _shortens(of)}by {share:.3f}{THIN}%" for n, (of, share) in enumerate(most)]
     return f"Faster by a percent, {', '.join(said)}."

@@ -51,6 +51,7 @@ AXES = {
     "fsdp": "sharded parameters",
     "dp": "data-parallel messages",
     "zero2": "gradients scattered (ZeRO-2)",
+    "host": "copies to and from the host",
 }
 WAITING = {"stragglers": "waiting for slower ranks", "lengths": "waiting for the longest rows"}
 ROUNDING = 1e-12

@@ -87,7 +87,7 @@ def _modules(totals: Totals) -> str:
     names = list(dict.fromkeys([*parameters, *flops]))
     rows = [
         [
-            m.replace("_", " "),
+            totals.in_words(m),
             human(parameters[m], ELEMENT) if parameters.get(m) else "",
             *(human(flops[m][k], FLOP) if flops.get(m, {}).get(k) else "" for k in kinds),
         ]

@@ -74,6 +74,20 @@ class Totals:
         """The stage whose rank keeps most."""
         return max((first for first, *_ in self.result.alike), key=lambda n: self.stage_numbers(n)["A_stage"])
 
+    def in_words(self, module: str) -> str:
+        """A module of a table or a picture; what is counted as attention is named by all that stands in its place."""
+        if module != "attention":
+            return module.replace("_", " ")
+        mixers = {mixer for kind in self.result.model.layer_kinds.values() for mixer in kind.mixers}
+        others = sorted(mixer for mixer in mixers if not mixer.endswith("attention"))
+        return " + ".join([*(["attention"] if len(others) < len(mixers) else []), *(mixer.replace("_", " ") for mixer in others)])
+
+    def bar(self, label: str, amounts: Mapping[str, Number], unit: Unit) -> Bar:
+        """Amounts by module."""
+        total = sum(amounts.values())
+        parts = tuple((self.in_words(m), float(n / total), human(whole(n), unit)) for m, n in amounts.items() if n)
+        return Bar(label, human(whole(total), unit), parts)
+
     def parameters(self) -> dict[str, int]:
         return {m: int(self.result.numbers[key.text]) for m in MODULES if (key := Key("N", module=m)) in self.result.derivation}
 
@@ -107,9 +121,9 @@ class Totals:
         flops = {m: f["forward"] + f["backward"] + f["recompute"] for m, f in self.flops.items()}
         saved = self.saved(self.fullest)
         bars = (
-            bar("FLOPs of a micro-batch", flops, FLOP),
-            bar("parameters", self.parameters(), ELEMENT),
-            bar(f"saved bytes, stage {self.fullest}" if len(self.result.stages) > 1 else "saved bytes", saved, BYTE),
+            self.bar("FLOPs of a micro-batch", flops, FLOP),
+            self.bar("parameters", self.parameters(), ELEMENT),
+            self.bar(f"saved bytes, stage {self.fullest}" if len(self.result.stages) > 1 else "saved bytes", saved, BYTE),
         )
         return Picture(
             spans(
@@ -124,12 +138,6 @@ def contents(result: Evaluation, numbers: Mapping[str, Number]) -> str:
     """What a stage runs: 'embedding + 3 dense'."""
     held = [f"{numbers[layers(k).text]} {kind_of(k)}" for k in result.model.kind_names() if numbers[layers(k).text]]
     return " + ".join([*(["embedding"] if numbers["first_i"] else []), *held, *(["head"] if numbers["loss_i"] else [])]) or "\u2013"
-
-
-def bar(label: str, amounts: Mapping[str, Number], unit: Unit) -> Bar:
-    total = sum(amounts.values())
-    parts = tuple((m.replace("_", " "), float(n / total), human(whole(n), unit)) for m, n in amounts.items() if n)
-    return Bar(label, human(whole(total), unit), parts)
 
 
 def ranges(indices: list[int]) -> str:
@@ -187,7 +195,7 @@ def _equations(result: Evaluation, ink: Ink, names: Iterable[str]) -> Equations:
 
 def _parameters(result: Evaluation, ink: Ink, totals: Totals, short: bool = False) -> Section:
     number = result.numbers
-    rows = [Row((m.replace("_", " "), exact(n), human(n, ELEMENT), percent(float(n / number["N"])))) for m, n in totals.parameters().items()]
+    rows = [Row((totals.in_words(m), exact(n), human(n, ELEMENT), percent(float(n / number["N"])))) for m, n in totals.parameters().items()]
     rows.append(Row(("all", exact(number["N"]), human(number["N"], ELEMENT), percent(1.0)), "total"))
     if "N_active" in number:
         rows.append(Row(("active", exact(number["N_active"]), human(number["N_active"], ELEMENT), percent(float(number["N_active"] / number["N"])))))
@@ -211,7 +219,7 @@ def _parameters(result: Evaluation, ink: Ink, totals: Totals, short: bool = Fals
 
 def _flops(result: Evaluation, ink: Ink, totals: Totals) -> Section:
     kinds = [k for k in ("forward", "backward", "recompute") if k != "recompute" or result.numbers["R"]]
-    rows = [Row((m.replace("_", " "), *(exact(f[k]) for k in kinds), human(sum(f.values()), FLOP))) for m, f in totals.flops.items()]
+    rows = [Row((totals.in_words(m), *(exact(f[k]) for k in kinds), human(sum(f.values()), FLOP))) for m, f in totals.flops.items()]
     summed = {k: sum(f[k] for f in totals.flops.values()) for k in kinds}
     rows.append(Row(("all", *(exact(summed[k]) for k in kinds), human(sum(summed.values()), FLOP)), "total"))
     columns = (Column("module", 10), *(Column({"recompute": "run again"}.get(k, k), 14, True) for k in kinds), Column("together", 8, True))

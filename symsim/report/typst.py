@@ -6,6 +6,7 @@ import re
 import tempfile
 from pathlib import Path
 
+from symsim.algebra.typeset import width
 from symsim.errors import InputError
 from symsim.report import gauges, picture, plot
 from symsim.report.amounts import unbroken
@@ -31,7 +32,7 @@ from symsim.report.templating import template
 from symsim.report.typst_math import quoted, typst_math
 
 _LINE = 56.0  # em of the tables' type (8.5 pt) on a line of A4
-_LONG_WORD = 16
+_LONG_WORD, _SHORT = 16, 8.0  # letters, em
 _FONT = 'font-family="New Computer Modern" font-size="13" fill="#16181d"'
 _STACKED = re.compile(r"\^\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}_")  # scripts above each other touch those of the next row
 _STRUT = "#strut"
@@ -49,7 +50,7 @@ def inline(cell: Cell) -> str:
     made = []
     for span in as_spans(cell):
         if isinstance(span, Math):
-            made.append(f"${typst_math(span.latex)}${_STRUT if _STACKED.search(span.latex) else ''}" if span.latex else "")
+            made.append(_formula(span.latex) if span.latex else "")
         elif isinstance(span, Printed):
             made.append(_printed(span.latex))
         elif isinstance(span, (Code, Fold)):
@@ -61,6 +62,12 @@ def inline(cell: Cell) -> str:
         else:
             made.append(f"#{_prose(span)}" if span else "")
     return "".join(made)
+
+
+def _formula(latex: str) -> str:
+    """Mathematics in a line; what is short is not broken at its equals sign."""
+    made = f"${typst_math(latex)}$"
+    return f"{f'#box({made})' if '=' in latex and width(latex) < _SHORT else made}{_STRUT if _STACKED.search(latex) else ''}"
 
 
 def _printed(latex: str) -> str:
