@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -91,6 +92,14 @@ def test_help_lists_the_commands_that_work():
         assert f"\n  {command} " in done.stdout
 
 
+@pytest.mark.parametrize("command", ["show", "list", "import", "export", "bench", "audit", "diff", "ask", "formula", "anchor"])
+def test_help_has_brackets_once_and_fits(command: str) -> None:
+    """typer puts the brackets of an argument itself; a long list of choices is words of a sentence, which can be wrapped."""
+    done = in_process.run(command, "--help")
+    assert done.returncode == 0 and max(map(len, done.stdout.splitlines())) <= 80
+    assert not re.search(r"\{\{|\[\[|\]\]|\.\.\.\]", done.stdout)
+
+
 def test_help_imports_nothing_heavy():
     code = (
         "import sys\nfrom symsim.api.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit as end:\n    assert end.code == 0\n"
@@ -148,6 +157,7 @@ def test_bad_usage(arguments: list[str], expected: str, tmp_path: Path):
         (["-y", "h100"], "no system or file is named 'h100': did you mean 'h100-sxm'?"),
         (["--set", "foo"], "--set 'foo' is not NAME=VALUE"),
         (["--set", "hiden_size=8"], "did you mean 'hidden_size'?"),
+        (["--set", "assume.padding=lots"], "assume.padding=lots is not a choice: 'none' is the only one"),
         (["--set", "assume.causal=sometimes"], "assume.causal=sometimes is not a choice"),
         (["--set", "hidden_size=63"], "--set: hidden_size 63 is not a multiple of num_attention_heads"),
         (["--set", "s=0"], "--set: seq_length is 0; it should be greater than 0"),
@@ -628,12 +638,19 @@ def test_a_changed_number_of_the_system_changes_the_step():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("eval", "Missing argument 'MODEL'; 'symsim eval --help' lists arguments and options"),
+        ("eval", "Missing argument 'MODEL': a name from 'symsim list models', a model file, "),
+        ("list", "Missing argument 'WHAT': what to list: models, downloads, systems"),
+        ("import", "Missing argument 'KIND': the system the files come from: megatron, swift"),
+        (
+            "calibrate h100-sxm",
+            "Missing option '--points': measured times: .csv (docs/systems.md has the columns) or .json; 'symsim calibrate --help'",
+        ),
+        ("compile gpt2 -o nowhere/cost.py", "nowhere/cost.py: there is no directory nowhere"),
         ("eval m --tp 8", "there is no option --tp: -s tp=VALUE sets it in the strategy; 'symsim eval --help' lists arguments and options"),
         ("plan m --micro-batch-size 8", "there is no option --micro-batch-size: --fix micro_batch_size=VALUE sets it in the strategy; 'symsim plan"),
         ("eval m --strategies tp=8", "there is no option --strategies: did you mean '--strategy'? 'symsim eval --help' lists arguments and options"),
         ("eval m -s tp=8 pp=2", "Got unexpected extra argument(s) (pp=2), and a strategy is one text: -s tp=8,pp=2; 'symsim eval --help'"),
-        ("eval m -s", "Option '-s' requires an argument; 'symsim --help' lists commands and options"),
+        ("eval m -s", "Option '-s' requires an argument; 'symsim eval --help' lists arguments and options"),
         ("", "Missing command; 'symsim --help' lists commands and options"),
     ],
 )

@@ -118,6 +118,7 @@ def test_the_loss_of_an_indexer(words: str, wanted: str | None, fate: str) -> No
         ("--num-layers 4 --experimental-attention-variant dsa --dsa-indexer-topk 4", "given with multi_latent_attention"),
         ("--num-layers 4 --hybrid-attention-ratio 0.8 --hybrid-mlp-ratio 0.5", "shares of the layers"),
         ("--hybrid-attention-ratio 0.5", "num_layers is not given"),
+        ("--num-layrs 4", r"num_layers is not given \('num_layrs' may be meant for it\), and hidden_size is"),
         ("--hybrid-layer-pattern M --mamba-num-groups 5", "a divisor of the 32 heads"),
         ("--hybrid-layer-pattern M --mamba-head-dim 4096", "at most twice hidden_size=1024"),
         (f"--hybrid-layer-pattern {'M' * 20000}", "a text of the letters"),

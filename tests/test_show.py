@@ -50,7 +50,8 @@ def test_what_a_name_means() -> None:
         ("option", "causal", "there is no option 'causal': 'symsim show assumption causal' would be right"),
         ("h100-sxm", "", "there is no 'h100-sxm' to show: 'symsim show system h100-sxm' would be right"),
         ("B_2", "", "there is no 'B_2' to show: 'symsim show symbol B_2' would be right"),
-        ("system", "", "symsim show system needs a name: 'symsim list' has them"),
+        ("system", "", "symsim show system needs a name: 'symsim list systems' has them"),
+        ("quantity", "", "symsim show quantity needs a name: 'symsim list quantities' has them"),
         ("model", "llama3-7b", "no model or file is named 'llama3-7b': did you mean 'llama3-70b'?"),
     ],
 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Questions = Annotated[
     list[str],
     typer.Argument(
-        metavar="QUESTION...",
+        metavar="QUESTION",
         help="elasticity QUANTITY [by SYMBOLS] | crossing QUANTITY = QUANTITY over SYMBOL | largest SYMBOL where CONDITION | smallest SYMBOL where "
         "CONDITION | needed SYMBOL for CONDITION | QUANTITIES over SYMBOL=START:END:STEP. Each in quotes; SYMBOL may have a range: B_2=25:400 GB/s.",
     ),

@@ -233,7 +233,7 @@ def bench(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...",
+            metavar="NAME",
             help="limits workload derive compile scalar grid search process options peers searches; all but the last two unless given.",
         ),
     ] = None,
@@ -252,8 +252,8 @@ app.command("list")(listing.list_all)
 
 @app.command("import", context_settings={"ignore_unknown_options": True})
 def bring(
-    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(KINDS) + "}", help="The system the files come from.", autocompletion=kinds(KINDS))],
-    inputs: Annotated[list[str] | None, typer.Argument(metavar="FILE_OR_ARGS...", help="Its files, or arguments as on its command line.")] = None,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"The system the files come from: {', '.join(KINDS)}.", autocompletion=kinds(KINDS))],
+    inputs: Annotated[list[str] | None, typer.Argument(metavar="FILE_OR_ARGS", help="Its files, or arguments as on its command line.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write it to DIR, which then stands for MODEL.")] = None,
     lenient: Annotated[bool, typer.Option("--lenient", help="Keys that are unknown or cannot be answered become rows of the ledger.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ledger as one JSON object.")] = False,
@@ -278,7 +278,7 @@ def bring(
 
 @app.command("export")
 def take(
-    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(TARGETS) + "}", help="The system to write for.", autocompletion=kinds(TARGETS))],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"The system to write for: {', '.join(TARGETS)}.", autocompletion=kinds(TARGETS))],
     model: Model,
     strategy: StrategyText = None,
     system: SystemName = None,
@@ -302,7 +302,7 @@ def take(
 @app.command("audit")
 def hold(
     sources: Annotated[
-        list[str] | None, typer.Argument(metavar="[SOURCE]...", help="Sources by name, files of claims, or ids of claims; all sources unless given.")
+        list[str] | None, typer.Argument(metavar="SOURCE", help="Sources by name, files of claims, or ids of claims; all sources unless given.")
     ] = None,
     accepted: Annotated[list[str] | None, typer.Option("--accept", metavar="ID", help="Store what is found of this claim; repeatable.")] = None,
     formula: Annotated[str | None, typer.Option("--formula", metavar="EXPR", help="A formula of one's own instead, in symsim's symbols.")] = None,
@@ -367,7 +367,7 @@ def calibrate(
 
 @app.command()
 def anchor(
-    model: Annotated[str, typer.Argument(metavar="{MODEL}", help="As for derive; the system, where --measured says what ran.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="As for derive; the system, where --measured says what ran.")],
     strategy: StrategyText = None,
     system: SystemName = None,
     settings: Settings = None,
@@ -410,11 +410,13 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
 app.command("ask")(asking(_result))
 
 
-def _misused(error: Any) -> str:
+def _misused(error: Any, command: str) -> str:
     """What of a command line does not fit the command, with what would be right, and where its help is."""
-    said, asked = error.format_message().rstrip("."), error.ctx.command_path if error.ctx else "symsim"
-    option = getattr(error, "option_name", None)
     # an option without its value has no context
+    said, asked = error.format_message().rstrip("."), error.ctx.command_path if error.ctx else f"symsim {command}".rstrip()
+    meant = str(getattr(getattr(error, "param", None), "help", None) or "") if said.startswith("Missing") else ""
+    said += f": {meant[:1].lower()}{meant[1:].rstrip('.')}" if meant else ""
+    option = getattr(error, "option_name", None)
     if option is not None and said.startswith("No such option") and error.ctx:
         from symsim.inputs.strategies import RANKS
         from symsim.inputs.strategy import Strategy
@@ -474,7 +476,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except InputError as error:
         _fail(str(error), _BAD_INPUT)
     except _UsageError as error:
-        _fail(_misused(error), _BAD_INPUT)
+        _fail(_misused(error, given[0] if given and given[0] in commands else ""), _BAD_INPUT)
     except (typer.Abort, KeyboardInterrupt):
         # the shell has moved to a new line's start only if ^C was typed; begin one either way
         print(file=sys.stderr)

@@ -13,7 +13,7 @@ from symsim.errors import InputError
 
 def formula(
     model: Model,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A quantity or a definition; without it, a list of all.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A quantity or a definition; without it, a list of all.")] = None,
     strategy: StrategyText = None,
     system: SystemName = None,
     settings: Settings = None,

@@ -222,7 +222,7 @@ LISTS: dict[str, Listing] = {
 
 
 def list_all(
-    what: Annotated[str, typer.Argument(metavar="{" + ",".join(LISTS) + "}", help="What to list.", autocompletion=kinds(LISTS))],
+    what: Annotated[str, typer.Argument(metavar="WHAT", help=f"What to list: {', '.join(LISTS)}.", autocompletion=kinds(LISTS))],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
     """List what symsim knows."""

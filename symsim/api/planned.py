@@ -76,7 +76,7 @@ def plan(
 
 
 def diff(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL [MODEL2]", help="One model, or two to set side by side.")],
+    models: Annotated[list[str], typer.Argument(metavar="MODEL", help="One model, or two to set side by side.")],
     strategies: Annotated[list[str] | None, typer.Option("-s", "--strategy", metavar="STRATEGY", help="Once for both, or twice.")] = None,
     systems: Annotated[list[str] | None, typer.Option("-y", "--system", metavar="SYSTEM", help="Once for both, or twice.")] = None,
     settings: Settings = None,

@@ -20,7 +20,8 @@ def shown(kind: str, name: str | None) -> str:
     if kind not in SHOWN:
         raise InputError(f"there is no '{kind}' to show: {_of_its_kind(kind) or nearest(kind, list(SHOWN))}")
     if name is None:
-        raise InputError(f"symsim show {kind} needs a name: 'symsim list' has them")
+        several = f"{kind.removesuffix('y')}ies" if kind.endswith("y") else f"{kind}s"
+        raise InputError(f"symsim show {kind} needs a name: 'symsim list {several}' has them")
     return SHOWN[kind](name)
 
 
@@ -165,7 +166,7 @@ def names_shown(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def show(
-    kind: Annotated[str, typer.Argument(metavar="{" + ",".join(SHOWN) + "}", help="What it is.", autocompletion=kinds(SHOWN))],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"What it is: {', '.join(SHOWN)}.", autocompletion=kinds(SHOWN))],
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its name, as 'symsim list' has it.", autocompletion=names_shown)] = None,
 ) -> None:
     """Show one model, system, strategy, option, assumption, symbol or quantity."""

@@ -87,7 +87,7 @@ def _extreme(answer: Extreme) -> list[str]:
     lines = [answer.question]
     now = f"now {precise(answer.now, unit)}, where it {'holds' if answer.holds_now else 'does not hold'}"
     if answer.value is None:
-        lines.append(wrapped(f"no {name} from {precise(answer.low, unit)} to {precise(answer.high, unit)} does; {now}", "  "))
+        lines.append(wrapped(f"it holds at no {name} from {precise(answer.low, unit)} to {precise(answer.high, unit)}; {now}", "  "))
         return [*lines, wrapped(answer.how, "  ")]
     lines.append(wrapped(f"{name} = {precise(answer.value, unit)} ({now})", "  "))
     lines += [wrapped(f"there {_sides(answer.sides)}", "  ")] if answer.sides else []

@@ -202,9 +202,9 @@ class Space:
             if field_of(name) == key:
                 raise InputError(f"{self.option} {one.name}={one.text}: it stands on itself")
             if not self._known(name):
-                raise InputError(
-                    f"{self.option} {one.name}={one.text}: there is no axis or setting '{name}': {nearest(name, [*self.columns, *DEGREES, *SIZES])}"
-                )
+                known = nearest(name, [*self.columns, *DEGREES, *SIZES])
+                hint = f"{self.option} {RANKS[0]}=128 gives it" if name in RANKS else known
+                raise InputError(f"{self.option} {one.name}={one.text}: there is no axis or setting '{name}': {hint}")
         self.derived[key] = one
 
     def _known(self, name: str) -> bool:

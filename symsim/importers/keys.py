@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from symsim.errors import InputError, cut, nearest
+from symsim.errors import InputError, cut, near, nearest
 from symsim.inputs.reading import Document
 
 Fate = Literal["mapped", "derived", "no_cost_effect", "not_modelled", "refused"]
@@ -188,6 +188,11 @@ class Keys:
         if not self.lenient:
             raise InputError(f"{self.given[key].where}: {key}={cut(shown(self.given[key].value))}: {why}; --lenient goes on without it")
         self.note(key, "refused", why=why)
+
+    def slip(self, key: str) -> str:
+        """The first key given that is none here and may be meant for `key`, which is missing; "" where there is none."""
+        strange = [given for given in self.given if given not in self.table and given not in self.known]
+        return next((given for given in strange if near(given, [key])), "")
 
     def finish(self) -> tuple[Entry, ...]:
         """The ledger in the order of the keys given, with all that was not read. InputError for an unknown key."""

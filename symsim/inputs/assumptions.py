@@ -378,7 +378,9 @@ def resolve(given: Mapping[str, str]) -> Remembered:
     for name, value in given.items():
         if name not in ASSUMPTIONS:
             raise InputError(f"assume.{name} is not an assumption: {nearest(name, list(ASSUMPTIONS))}")
-        if str(value).lower() not in ASSUMPTIONS[name].choices:
-            raise InputError(f"assume.{name}={value} is not a choice: {nearest(str(value), ASSUMPTIONS[name].choices)}")
+        choices = ASSUMPTIONS[name].choices
+        if str(value).lower() not in choices:
+            only = f"'{choices[0]}' is the only one" if len(choices) == 1 else None
+            raise InputError(f"assume.{name}={value} is not a choice: {nearest(str(value), choices, only)}")
     resolved = {name: str(given.get(name, a.default)).lower() for name, a in ASSUMPTIONS.items()}
     return Remembered(resolved, given.read if isinstance(given, Remembered) else None)

@@ -73,7 +73,7 @@ def _reader(kind: str, *, zero: bool = False) -> BeforeValidator:
             raise ValueError(f"'{tag}' is not how a number is known: {nearest(tag, TAGS)}")
         value = Fraction(number) * UNITS[unit][1]
         if not value and not zero:
-            raise ValueError(f"is zero; a {kind} above zero is needed, such as {_EXAMPLES[kind]}")
+            raise ValueError(f"'{text}' is zero; a {kind} above zero is needed, such as {_EXAMPLES[kind]}")
         if value and not 1 / LARGEST_QUANTITY <= value <= LARGEST_QUANTITY:
             raise ValueError(
                 f"'{text}' is out of range: in base units, numbers lie between {float(1 / LARGEST_QUANTITY):g} and {float(LARGEST_QUANTITY):g}"

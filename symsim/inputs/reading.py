@@ -116,6 +116,8 @@ def read_text(path: "str | Path", most: int = _LARGEST_TABLE) -> str:
 def write_file(path: Path, content: bytes) -> None:
     """Write a file whole or not at all; InputError says why it cannot be written."""
     beside = None
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no directory {path.parent}")
     try:
         handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:

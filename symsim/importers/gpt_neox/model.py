@@ -52,7 +52,8 @@ def model_of(keys: Keys, options: "Options", tp: int, where: str) -> Architectur
         return None
     missing = next((key for key in _NEEDED if key not in given), None)
     if missing is not None:
-        raise InputError(f"{where}: {missing} is not given, and {given[0]} is; the model needs {', '.join(_NEEDED)}, or --of MODEL")
+        slip = f" ('{meant}' may be meant for it)" if (meant := keys.slip(missing)) else ""
+        raise InputError(f"{where}: {missing} is not given{slip}, and {given[0]} is; the model needs {', '.join(_NEEDED)}, or --of MODEL")
     layers = keys.integer("num_layers", to="layers", least=1)
     if layers > MOST_LAYERS:
         raise keys.wrong("num_layers", f"at most {MOST_LAYERS}")

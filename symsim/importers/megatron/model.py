@@ -123,7 +123,8 @@ def _depth(keys: Keys, letters: str, where: str) -> int | None:
         return None
     missing = [key for key in _NEEDED if key not in given]
     if missing:
-        raise InputError(f"{where}: {missing[0]} is not given, and {given[0]} is; the model needs {', '.join(_NEEDED)}, or --of MODEL")
+        slip = f" ('{meant}' may be meant for it)" if (meant := keys.slip(missing[0])) else ""
+        raise InputError(f"{where}: {missing[0]} is not given{slip}, and {given[0]} is; the model needs {', '.join(_NEEDED)}, or --of MODEL")
     layers: int = len(letters) or keys.integer("num_layers", 0, to="layers", least=1) or keys.integer("encoder_num_layers", to="layers", least=1)
     if layers > MOST_LAYERS:
         raise keys.wrong("num_layers" if keys.has("num_layers") else "encoder_num_layers", f"at most {MOST_LAYERS}")
