@@ -29,6 +29,6 @@ def heat_picture() -> str:
     ):
         parts += panel(16 + k * 424, Heat(title, tps, pps, "tp, tensor ranks", "pp, pipeline stages", values, three, fits, best))
     y = 44 + 24 + len(tps) * CELL_HEIGHT + 62
-    parts += legend(54.0, y, ("cannot run", f"does not fit in {capacity / 2**30:g} GiB", "the shortest step that fits"), (0, 170, 420))
+    parts += legend(54.0, y, ("cannot run", f"does not fit in {capacity / 2**30:g} GiB", "the shortest step that fits"))
     title = "llama3-70b on 128 H100, global batch 256, micro-batches of one sequence, by tp and pp"
     return svg(WIDTH, y + 30, title, parts, HATCH)

@@ -103,6 +103,14 @@ def test_figures_stand_alone(result: symsim.Result, swept: symsim.SweepRows, tmp
     assert (heights[0] - heights[1]) / (heights[0] - heights[2]) == pytest.approx((shortest[0] - shortest[1]) / (shortest[0] - shortest[2]), abs=0.01)
 
 
+def test_a_place_without_a_row_is_not_said_to_be_refused(swept: symsim.SweepRows) -> None:
+    """Of the best rows the others may run as well; where no conditions are, none is named. Titles say of what they are."""
+    best = symsim.sweep("llama3-8b", {"tp": [1, 2, 4], "pp": [1, 2, 4]}, {"global_batch_size": 16}, "h100-sxm", top=4, by="time.step")
+    drawn = best.plot(over="tp,pp").svg
+    assert "no row is here" in drawn and not re.search("cannot run|conditions|meets", drawn)
+    assert "llama3-8b on h100-sxm" in drawn and "llama3-8b on h100-sxm" in best._repr_html_() and "llama3-8b on h100-sxm" in swept._repr_html_()
+
+
 WRONG: list[tuple[Callable[[Any, Any], object], str]] = [
     (lambda result, swept: result.plot("stpe"), "plot('stpe'): did you mean 'step'?"),
     (lambda result, swept: symsim.derive("llama3-8b").plot(), "plot('step') draws times on a system"),
@@ -113,6 +121,8 @@ WRONG: list[tuple[Callable[[Any, Any], object], str]] = [
     (lambda result, swept: symsim.next_changes("llama3-8b", "tp=2"), "--next compares steps on a system"),
     (lambda result, swept: symsim.next_changes("llama3-8b", "tp=2", "h100-sxm", most=0), "most=0: a whole number"),
     (lambda result, swept: symsim.sizing("llama3-8b", "h100-sxm", world=[], global_batch_size=8), "sizing() needs a number of accelerators"),
+    (lambda result, swept: symsim.plan("llama3-8b", "h100-sxm", world="8", global_batch_size=8), "--world 8: a number of accelerators"),  # type: ignore[arg-type]
+    (lambda result, swept: symsim.sweep("llama3-8b", [1]), "an axis is a text such as tp=1,2,4"),  # type: ignore[list-item]
     (lambda result, swept: symsim.sizing("llama3-8b", "h100-sxm", world=8, overrides={"mtbf": "3 h"}), "nothing says how long it is"),
 ]
 

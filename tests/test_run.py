@@ -200,7 +200,7 @@ def test_sweep_has_the_run() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("", "a run needs a length: give --tokens, --steps or --days"),
+        ("", "a run needs a length: give tokens, steps or days"),
         ("--tokens 1T --days 3", "--tokens and --days say the same of a run"),
         ("--tokens 0", "it lies between 1 and 1e+18, such as 15T"),
         ("--tokens 15X", "--tokens=15X is not read; it is given as 15T"),

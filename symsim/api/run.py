@@ -65,5 +65,5 @@ def printed(result: Result, start: str | None, output: Path | None, as_json: boo
 def _run_of(result: Result, start: date | None) -> Run:
     made = run_of(result, start)
     if made is None:
-        raise InputError("a run needs a length: give --tokens, --steps or --days")
+        raise InputError("a run needs a length: give tokens, steps or days")
     return made

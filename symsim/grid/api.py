@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from symsim.api.python import model_of, path_of, strategy_of
-from symsim.errors import InputError
+from symsim.errors import InputError, cut
 from symsim.grid.answer import Engine, answer
 from symsim.grid.command import Options, make_sweep, sweep_options
 from symsim.grid.rows import Column
@@ -29,12 +29,13 @@ _SHOWN, _SCREEN = 20, 80  # rows and characters of a line
 @dataclass(frozen=True, repr=False)
 class SweepRows:
     """rows: one array a column, by name. columns: unit and meaning of each. axes: the values along every axis, by the names that vary.
-    refused: how many configurations each rule stops, the first that each breaks."""
+    refused: how many configurations each rule stops, the first that each breaks. of: the model and the system."""
 
     columns: tuple[Column, ...]
     rows: Mapping[str, np.ndarray]
     axes: Mapping[tuple[str, ...], Sequence[Any]]
     refused: Mapping[str, int] = field(default_factory=dict)
+    of: str = "Sweep"
 
     def __len__(self) -> int:
         return len(next(iter(self.rows.values()))) if self.rows else 0
@@ -51,13 +52,13 @@ class SweepRows:
         from symsim.grid.shown import sweep_shown
         from symsim.report.notebook import html
 
-        return html(sweep_shown(self.columns, self.rows, _SHOWN))
+        return html(sweep_shown(self.of, self.columns, self.rows, _SHOWN))
 
     def _repr_latex_(self) -> str:
         from symsim.grid.shown import sweep_shown
         from symsim.report.notebook import latex
 
-        return latex(sweep_shown(self.columns, self.rows, _SHOWN))
+        return latex(sweep_shown(self.of, self.columns, self.rows, _SHOWN))
 
     def _repr_mimebundle_(self, include: Collection[str] | None = None, exclude: Collection[str] | None = None) -> dict[str, str]:
         from symsim.report.notebook import bundle
@@ -76,7 +77,7 @@ class SweepRows:
         by = by if by is not None else next((n for n in ("tokens_per_second", "memory.peak") if n in self.rows), self.columns[-1].name)
         axes = {name: [row[k] for row in values] for names, values in self.axes.items() for k, name in enumerate(names)}
         wanted = [name.strip() for name in over.split(",")] if isinstance(over, str) else over
-        return Figure(f"{by} of {len(self):,} rows", *rows_picture(self.rows, axes, wanted, by, "Sweep"))
+        return Figure(f"{by} of {len(self):,} rows", *rows_picture(self.rows, axes, wanted, by, self.of))
 
     def to_pandas(self) -> Any:
         """A DataFrame with a column for each of `columns`, whose units are in its attrs. InputError without pandas."""
@@ -138,6 +139,9 @@ def sweep(
     {'tp': [1, 2, 4], 'sp': [False, True, True], 'dp': [8, 4, 2], 'params.per_rank': [8030261248, 4015263744, 2007764992]}
     """
     texts = list(axes) if not isinstance(axes, Mapping) else [f"{name}={_text(values)}" for name, values in axes.items()]
+    for text in texts:
+        if not isinstance(text, str):
+            raise InputError(f"an axis is a text such as tp=1,2,4, or an entry of a mapping such as {{'tp': [1, 2, 4]}}, not {cut(str(text))}")
     asked = [where] if isinstance(where, str) else list(where)
     shown = columns if isinstance(columns, str) or columns is None else ",".join(columns)
     made: Options = sweep_options(asked, fits, top, by, pareto, shown, None, False, "auto", "auto", "local", None, workers)
@@ -153,7 +157,7 @@ def sweep(
         parts = [ready.run_part(k) for k in range(len(ready.parts))]
         rows = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     along = {a.names: list(zip(*(ready.space.columns_of(k)))) for k, a in enumerate(ready.space.axes)}
-    return SweepRows(tuple(ready.columns()), rows, along, {r.rule: r.points for r in ready.refused()})
+    return SweepRows(tuple(ready.columns()), rows, along, {r.rule: r.points for r in ready.refused()}, base.said)
 
 
 def _text(values: Any) -> str:

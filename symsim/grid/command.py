@@ -194,8 +194,7 @@ def _take(made: Sweep, rows: Mapping[str, Any], lines: Sequence[str], taken: Tak
     if taken.plot is not None:
         from symsim.grid.drawn import front_picture, grid_picture
 
-        base = made.space.base
-        title = f"{base.architecture.name}{f' on {base.system}' if base.system else ''}"
+        title = made.space.base.said
         if made.question.pareto:
             if not lines:
                 raise InputError("--plot: no configuration that can run meets the conditions")

@@ -6,6 +6,7 @@ hatched, of those that do not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,7 @@ from symsim.report.shapes import svg
 # all points of a picture are evaluated and kept
 _MOST_POINTS = 4_000_000
 _MOST_PLACES = 64
-_LEGEND = (0, 150, 420)
+_OF_A_GRID, _OF_ROWS = ("cannot run", "conditions are not met", "the best that meets them"), ("no row is here", "", "the best")
 _LETTER = 9.0  # of a title, at most
 # of a quantity, by its unit: what one of its numbers is divided by, and what is said of it
 _UNITS = {"byte": (2.0**30, "GiB"), "s": (1.0, "s"), "1/s": (1.0, ""), "USD": (1.0, "USD"), "MWh": (1.0, "MWh")}
@@ -42,6 +43,7 @@ class _Places:
     values: Sequence[Sequence[Any]]
     best: Mapping[tuple[int, ...], float]
     meets: set[tuple[int, ...]]
+    words: tuple[str, str, str] = _OF_A_GRID
 
 
 def front_picture(question: Question, rows: Mapping[str, Any], labels: Sequence[str], title: str) -> str:
@@ -72,7 +74,8 @@ def rows_picture(rows: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], ove
     value, best = np.asarray(_at(node, rows), dtype=float), largest_first(node)
     values = [several[name] for name in chosen]
     found = _reduced(rows, chosen, values, value, np.ones(len(value), dtype=bool), largest=best)
-    places = _Places(chosen, values, *found)
+    every = len(found[0]) == math.prod(map(len, values))
+    places = _Places(chosen, values, *found, ("" if every else _OF_ROWS[0], *_OF_ROWS[1:]))
     return _drawn(places, by, best, title), _charted(places, by)
 
 
@@ -184,7 +187,7 @@ def _at(node: Node, rows: Mapping[str, Any]) -> Any:
 
 
 def _heat(found: _Places, by: str, largest: bool, title: str) -> str:
-    two = found if len(found.over) == 2 else _Places(("", *found.over), ([""], *found.values), *_lifted(found))
+    two = found if len(found.over) == 2 else _Places(("", *found.over), ([""], *found.values), *_lifted(found), found.words)
     labels = [[text_of(v) for v in of] for of in two.values]
     cells = {at: (labels[0][at[0]], labels[1][at[1]]) for at in two.best}
     values = {cells[at]: _in_unit(by, value) for at, value in two.best.items()}
@@ -193,7 +196,7 @@ def _heat(found: _Places, by: str, largest: bool, title: str) -> str:
     shown: Callable[[float], str] = three if max(map(abs, values.values())) < 1000 else amount
     heat = Heat(f"{title}: {_said(by)}", labels[0], labels[1], two.over[0], two.over[1], values, shown, meets, best)
     wide, high = max(heat.width + 40, 54 + len(heat.title) * _LETTER, 700.0), heat.height + 70
-    parts = [*panel(16, heat), *legend(54.0, heat.height + 30, ("cannot run", "conditions are not met", "the best that meets them"), _LEGEND)]
+    parts = [*panel(16, heat), *legend(54.0, heat.height + 30, two.words)]
     return svg(wide, high, title, parts, HATCH)
 
 

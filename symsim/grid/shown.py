@@ -54,14 +54,14 @@ def sweep_table(columns: Sequence[Column], rows: Mapping[str, Any], width: int =
     return "\n".join([body.lstrip("\n"), *(line for said in more for line in wrap(said, width, subsequent_indent="  "))]) + "\n"
 
 
-def sweep_shown(columns: Sequence[Column], rows: Mapping[str, Any], most: int) -> Shown:
+def sweep_shown(of: str, columns: Sequence[Column], rows: Mapping[str, Any], most: int) -> Shown:
     """The first `most` points with every column, for a notebook's cell."""
     count, (same, shown, rest) = _count(rows), _ordered(columns, rows)
     named = (*shown, *rest)
     lines = tuple((str(k + 1), *(_cell(c, rows[c.name][k]) for c in named)) for k in range(min(count, most)))
     caption = f"The first {most} of {count:,} rows" if count > most else f"{count:,} row{'s' if count != 1 else ''}"
     grid = Grid(caption, ("", *(_SHORT.get(c.name, c.name) for c in named)), lines)
-    return Shown("Sweep", (_of_all(same, rows),) if same else (), (grid,), ("to_pandas() and to_xarray() have all rows; plot() draws them.",))
+    return Shown(of, (_of_all(same, rows),) if same else (), (grid,), ("to_pandas() and to_xarray() have all rows; plot() draws them.",))
 
 
 def _count(rows: Mapping[str, Any]) -> int:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -277,7 +278,7 @@ def plan(
         raise InputError(f"--fits-with {fits_with:g}: a share of the memory above 0 and up to 1 is needed")
     if goal not in GOALS:
         raise InputError(f"--for {goal}: {nearest(goal, list(GOALS))}")
-    if not 1 <= world <= _MOST_RANKS:
+    if not isinstance(world, Integral) or not 1 <= world <= _MOST_RANKS:
         raise InputError(f"--world {world}: a number of accelerators from 1 to {_MOST_RANKS:,} is needed")
     on_ranks(given, Ranks(world, "--fix"))
     made = read_base(loaded, {}, system, overrides or {})

@@ -29,6 +29,11 @@ class Base:
     ranks: Ranks | None = None
     note: str = ""
 
+    @property
+    def said(self) -> str:
+        """The model, and the system where there is one."""
+        return f"{self.architecture.name}{f' on {self.system}' if self.system else ''}"
+
 
 def read_base(
     model: str | LoadedModel, strategy: str | Mapping[str, Any] | None, system: str | None, settings: Sequence[str] | Mapping[str, Any]

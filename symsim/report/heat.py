@@ -19,6 +19,7 @@ HATCH = (
     f'<line x1="0" y1="0" x2="0" y2="7" stroke="{INK}" stroke-width="2" stroke-opacity="0.4"/></pattern>'
 )
 _STEPS = 48
+_KEY, _LETTER = (26, 16), 6.6  # of a legend
 Cell = tuple[str, str]
 
 
@@ -109,17 +110,26 @@ def _scale(heat: Heat, x0: float, y: float, low: float, high: float) -> list[str
     return parts
 
 
-def legend(x: float, y: float, words: Sequence[str], apart: Sequence[float]) -> list[str]:
-    """What grey, hatched and outlined cells are; apart: how far right of x each begins."""
-    shapes = (box(x, y, 26, 16, ABSENT, LINE, 0), _hatched(x + apart[1], y, 26, 16, SCALE[3]), box(x + apart[2], y, 26, 16, SCALE[0], INK, 0, 2.6))
+def legend(x: float, y: float, words: Sequence[str]) -> list[str]:
+    """What grey, hatched and outlined cells are; what has no words is left out."""
     parts = []
-    for shape, said, along in zip(shapes, words, apart):
-        parts += [shape, text(x + along + 34, y + 13, said, 12)]
+    for said, shape in zip(words, (_grey, _hatched, _outlined)):
+        if said:
+            parts += [shape(x, y), text(x + 34, y + 13, said, 12)]
+            x += 56 + _LETTER * len(said)
     return parts
 
 
-def _hatched(x: float, y: float, width: float, height: float, fill: str) -> str:
-    return box(x, y, width, height, fill, PAPER, 0) + rect(x, y, width, height, "url(#hatch)")
+def _grey(x: float, y: float) -> str:
+    return box(x, y, *_KEY, ABSENT, LINE, 0)
+
+
+def _hatched(x: float, y: float) -> str:
+    return box(x, y, *_KEY, SCALE[3], PAPER, 0) + rect(x, y, *_KEY, "url(#hatch)")
+
+
+def _outlined(x: float, y: float) -> str:
+    return box(x, y, *_KEY, SCALE[0], INK, 0, 2.6)
 
 
 def colour(share: float) -> str:
