@@ -62,6 +62,12 @@ def _random(rng: random.Random, depth: int = 3) -> Expr:
     return one + other if made == "sum" else one * other
 
 
+def test_a_range_of_too_many_values_is_one_sentence() -> None:
+    """Each value is evaluated exactly, which takes milliseconds."""
+    with pytest.raises(InputError, match=r"'s=1:100000:1' has 100,000 values, and at most 2,000 are asked: a longer step has fewer"):
+        symsim.ask("gpt2", "N over s=1:100000:1")
+
+
 def test_bounds_hold_every_value_and_every_chord() -> None:
     rng, looked = random.Random(5), 0
     for _ in range(150):

@@ -105,7 +105,7 @@ def test_figures_stand_alone(result: symsim.Result, swept: symsim.SweepRows, tmp
 
 def test_a_place_without_a_row_is_not_said_to_be_refused(swept: symsim.SweepRows) -> None:
     """Of the best rows the others may run as well; where no conditions are, none is named. Titles say of what they are."""
-    best = symsim.sweep("llama3-8b", {"tp": [1, 2, 4], "pp": [1, 2, 4]}, {"global_batch_size": 16}, "h100-sxm", top=4, by="time.step")
+    best = symsim.sweep("llama3-8b", {"tp": [1, 2, 4], "pp": [1, 2, 4]}, {"global_batch_size": 16}, "h100-sxm", top=3, by="time.step")
     drawn = best.plot(over="tp,pp").svg
     assert "no row is here" in drawn and not re.search("cannot run|conditions|meets", drawn)
     assert "llama3-8b on h100-sxm" in drawn and "llama3-8b on h100-sxm" in best._repr_html_() and "llama3-8b on h100-sxm" in swept._repr_html_()

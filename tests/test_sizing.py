@@ -85,7 +85,7 @@ def test_the_command_as_json_and_as_a_page(tmp_path: Path) -> None:
     [
         (["--tokens", "15Q"], "--tokens 15Q is not read; it is given as 15T"),
         (["--days", "0"], "--days 0: it lies between"),
-        (["--budget", "much"], "--budget much is not read"),
+        (["--budget", "much"], "--budget much is not read; it is given as 2M"),
         (["--set", "mtbf=1000h"], "--set mtbf is of a run, and nothing says how long it is: give --tokens, --days or --budget"),
         (["--tokens", "1B", "--why-not", "tp=1"], "--why-not and --export are of one number of accelerators"),
         (["--plot", "curve.png"], "--plot curve.png: a picture ends in .svg or .html"),

@@ -356,6 +356,8 @@ ON_H100 = ["llama3-8b", "-y", "h100-sxm"]
         ([*ON_H100, "--axis", "tp=1,2", "--workers", "0"], "--workers 0"),
         ([*ON_H100, "--axis", "system=h100-sxm,h1000"], "no system or file is named 'h1000'"),
         ([*ON_H100, "--axis", "tp=1,2", "--axis", "dp=world/(tp*qq)"], "there is no axis or setting 'world': --axis world=128 gives it"),
+        ([*ON_H100, "--axis", "tp=1,2", "--where", "time.step < 1 GB"], "--where time.step < 1 GB: time.step is in s, and 1 GB in byte"),
+        ([*ON_H100, "--axis", "tp=1,2", "--where", "tp > 1 or 5 s < memory.peak"], "memory.peak is in byte, and 5 s in s"),
         ([*ON_H100, "--axis", "tp=1,2", "--axis", "dp==dp*2"], "it stands on itself"),
         (["llama3-8b", "--axis", "tp=1,2", "--by", "mfu"], "mfu needs a system: give one with -y"),
         (["llama3-8b", "--axis", "tp=1,2", "--fits"], "name its system with -y"),

@@ -17,18 +17,8 @@ from symsim.evaluation.interval import ENDS
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.quantities import QUANTITIES
 from symsim.grid.conditions import Node, parse_quantity, show
-from symsim.inputs.known import UNITS
+from symsim.inputs.known import BASE, UNITS
 
-# what a unit of a system's file measures -> base unit
-BASE = {
-    "compute rate": "FLOP/s",
-    "bandwidth": "byte/s",
-    "number of bytes": "byte",
-    "time": "s",
-    "power": "W",
-    "price": "USD/s",
-    "plain number": "1",
-}
 _PLAIN = {"second": "s", "element": "1", "1/second": "1/s"}
 _OPERATIONS: dict[str, Callable[[Expr, Expr], Expr]] = {
     "add": lambda a, b: a + b,

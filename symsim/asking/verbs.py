@@ -15,17 +15,17 @@ from symsim.asking.branch import Closed, branch, in_symbols, solved
 from symsim.asking.curve import exactly
 from symsim.asking.moving import Moving, moving
 from symsim.asking.signs import Range, Signs, sign
-from symsim.asking.subject import BASE, Subject, same_units, subject
+from symsim.asking.subject import Subject, same_units, subject
 from symsim.asking.truth import Comparison, Condition, Truth, condition, one_by_one, truth, value_at
 from symsim.errors import InputError, cut
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.axes import Axis, parse_axis
 from symsim.grid.conditions import parse_quantity
-from symsim.inputs.known import UNITS
+from symsim.inputs.known import BASE, UNITS
 
 # characters of a formula that is still read
 _LONGEST = 400
-_MOST_MEETINGS = 20
+_MOST_MEETINGS, _MOST_ROWS = 20, 2_000
 _LONGEST_NAME = 60
 # to what share of an integer its difference is taken, at least
 _FURTHER = Fraction(9, 8)
@@ -319,8 +319,10 @@ def along(result: Evaluation, names: str | Iterable[str], over: str) -> Along:
     if not equals:
         raise InputError(f"'{cut(over)}' is no range: write {cut(over.strip())}=START:END:STEP, with a unit where it has one")
     one = moving(result, name)
-    rows = []
-    for value in _axis(one, over):
+    rows, values = [], _axis(one, over)
+    if len(values) > _MOST_ROWS:
+        raise InputError(f"'{cut(over.strip())}' has {len(values):,} values, and at most {_MOST_ROWS:,} are asked: a longer step has fewer")
+    for value in values:
         try:
             if one.whole and (value != int(value) or value < 1):
                 raise InputError(f"{one.name} is a positive integer")

@@ -16,6 +16,7 @@ from symsim.grid.reported import Reported
 from symsim.grid.symbols import Symbols
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.deciding import DEGREES, SIZES
+from symsim.inputs.known import BASE, UNITS
 from symsim.inputs.strategy import Strategy
 from symsim.program.value import Value
 
@@ -143,6 +144,7 @@ def check_names(question: Question, own: Sequence[Symbols]) -> None:
         if option != "--where" and isinstance(found, (bool, str)):
             raise InputError(f"{option} {show(node)}: a number is needed, and this is {'text' if isinstance(found, str) else 'true or false'}")
         _check_texts(node, option)
+        _check_units(node, option)
     for name in question.columns:
         _sort(name, own, "--columns", given=False)
 
@@ -170,6 +172,17 @@ def _check_texts(node: Node, where: str) -> None:
             raise InputError(f"{where}: {name.value} is never '{text.value}': {nearest(str(text.value), choices)}")
     for argument in node.arguments:
         _check_texts(argument, where)
+
+
+def _check_units(node: Node, where: str) -> None:
+    """A quantity and a number with a unit that are compared should be of one kind; a bare number is in the quantity's own."""
+    if {a.kind for a in node.arguments} == {"name", "number"} and OPERATORS[node.kind].gives_truth:
+        name, number = sorted(node.arguments, key=lambda a: a.kind)
+        quantity, unit = QUANTITIES.get(str(name.value)), BASE[UNITS[number.unit][0]] if number.unit else ""
+        if quantity is not None and unit and unit != quantity.unit:
+            raise InputError(f"{where} {show(node)}: {name.value} is in {quantity.unit}, and {show(number)} in {unit}")
+    for argument in node.arguments:
+        _check_units(argument, where)
 
 
 def _choices(name: str) -> list[str]:

@@ -31,6 +31,16 @@ UNITS: dict[str, tuple[str, Fraction]] = {
     "USD/h": ("price", Fraction(1, 3600)),
     "": ("plain number", Fraction(1)),
 }
+# what a unit of a system's file measures -> base unit
+BASE = {
+    "compute rate": "FLOP/s",
+    "bandwidth": "byte/s",
+    "number of bytes": "byte",
+    "time": "s",
+    "power": "W",
+    "price": "USD/s",
+    "plain number": "1",
+}
 _EXAMPLES = {
     "compute rate": "989 TFLOP/s",
     "bandwidth": "900 GB/s",

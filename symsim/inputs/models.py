@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -55,7 +56,8 @@ def load_model(reference: str) -> LoadedModel:
         return _of_hub(reference)
     if not reference.strip():
         raise InputError("MODEL is empty; name a model ('symsim list models'), a YAML file or a config.json")
-    hint = nearest(reference, names, "'symsim list models' has them")
+    page = re.fullmatch(r"https?://(?:www\.)?huggingface\.co/([\w.-]+/[\w.-]+).*", reference)
+    hint = f"nothing is downloaded; {page[1]} is its id" if page else nearest(reference, names, "'symsim list models' has them")
     raise InputError(f"no model or file is named '{reference}': {hint}")
 
 

@@ -69,7 +69,8 @@ def need_of(tokens: str | None, days: str | None, budget: str | None, numbers: M
             try:
                 found[name] = float(read_run_number("days" if name == "days" else "tokens", text))
             except InputError as error:
-                raise InputError(str(error).replace("--set tokens=" if name == "budget" else f"--set {name}=", f"--{name} ")) from None
+                said = str(error).replace("--set tokens=" if name == "budget" else f"--set {name}=", f"--{name} ")
+                raise InputError(said.replace("as 15T", "as 2M") if name == "budget" else said) from None
     if numbers and not found:
         raise InputError(f"--set {min(numbers)} is of a run, and nothing says how long it is: give --tokens, --days or --budget")
     return Need(numbers=numbers, **found)

@@ -27,6 +27,8 @@ _WORDS = {
     ("host",): "the host",
 }
 
+_ONE = frozenset({("accelerator", "memory_bandwidth"), ("kernels",), ("host",)})  # whose words are of one thing
+
 Resource = tuple[str, ...]
 """Where a system's file has the numbers of a resource: of a tier ('network', '2'), from 1."""
 
@@ -46,7 +48,7 @@ def words(system: System, of: Resource) -> str:
 
 
 def _shortens(of: Resource) -> str:
-    return "shorten it " if of[0] == NETWORK or _WORDS[of].split(" of ")[0].endswith("s") else "shortens it "
+    return "shortens it " if of in _ONE else "shorten it "
 
 
 def shares(elasticities: Mapping[str, float]) -> dict[Resource, float]:

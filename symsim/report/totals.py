@@ -21,6 +21,7 @@ from symsim.report.amounts import exact, human, percent, whole
 from symsim.report.document import Bar, Code, Column, Equations, Math, Paragraph, Part, Picture, Row, Section, Span, Table, joined, spans
 from symsim.report.ink import Ink
 
+_ATTENTION = frozenset({"attention", "linear_attention", "lightning_attention", "compressed_attention"})
 STREAM = "residual stream"
 _WIDTHS = {ELEMENT: 6, FLOP: 9.2, BYTE: 7.8}
 _STAGE_TOTALS = ("P_stage_dense", "P_stage_expert", "P_stage", "X_stage", "Y_stage", "Z_stage", "A_stage", "Q_stage", "U_stage")
@@ -79,7 +80,7 @@ class Totals:
         if module != "attention":
             return module.replace("_", " ")
         mixers = {mixer for kind in self.result.model.layer_kinds.values() for mixer in kind.mixers}
-        others = sorted(mixer for mixer in mixers if not mixer.endswith("attention"))
+        others = sorted(mixers - _ATTENTION)
         return " + ".join([*(["attention"] if len(others) < len(mixers) else []), *(mixer.replace("_", " ") for mixer in others)])
 
     def bar(self, label: str, amounts: Mapping[str, Number], unit: Unit) -> Bar:
