@@ -402,6 +402,15 @@ def test_what_a_report_says_is_understood_without_the_code() -> None:
     assert [signed_percent(n) for n in (-0.0002, 0.0, 0.0004, -0.01)] == ["0.0\u2009%", "0.0\u2009%", "0.0\u2009%", "\u22121.0\u2009%"]
 
 
+def test_what_would_help_can_be_had_by_a_percent() -> None:
+    """Not the ranks that a node joins; and the longest symbol has its room."""
+    result = symsim.derive("gemma-3-27b", "tp=4,sp=true,dp=16,zero=3,num_microbatches=2,fusion=compile,recompute=full", system="h100-sxm")
+    (table,) = (p for s in report(result, True).sections for p in s.parts if isinstance(p, Table) and p.key == "helps")
+    assert "R_1" in Step(result).elasticities and len(table.rows) == 5
+    assert not [row for row in table.rows for span in as_spans(row.cells[0]) if isinstance(span, Math) and span.latex == "R_{1}"]
+    assert table.columns[0].share > 7
+
+
 @pytest.mark.parametrize("strategy", ["tp=4,pp=2", "tp=4,pp=2,micro_batch_size=64", "dp=8", "tp=8,tp_comm_halves=layer,micro_batch_size=2"])
 def test_the_largest_micro_batch_is_what_symsim_ask_finds(strategy: str) -> None:
     """Where no batch is given: upwards, downwards from one that does not fit, none, and even ones alone."""

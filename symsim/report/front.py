@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP
 from symsim.algebra.typeset import entry, symbol_latex
+from symsim.algebra.vocabulary import domain
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.run import run_of
 from symsim.inputs.system import quantities, symbol_values
@@ -32,6 +33,7 @@ from symsim.report.document import (
 from symsim.report.ink import Ink
 from symsim.report.kernels import BOUNDS
 from symsim.report.machine import meaning, symbol_of
+from symsim.report.notation import room_for
 from symsim.report.step import MEMORY_PARTS, Step
 from symsim.report.text_run import amount, duration
 from symsim.report.totals import Totals
@@ -213,11 +215,13 @@ def helps(step: Step, ink: Ink) -> Table:
     rates = [path for path, _ in quantities(step.system) if path[1] == "peak" or path[-1] in ("bandwidth", "memory_bandwidth")]
     bought = {symbol_of(step.system, path) for path in rates}
     asked = [n for n in found if n in bought]
-    others = sorted((n for n in found if n not in asked and abs(found[n]) > _LEAST), key=lambda n: -abs(found[n]))
+    # there is no percent more of ranks that a node joins
+    others = sorted((n for n in found if n not in asked and abs(found[n]) > _LEAST and domain(n) != "positive integer"), key=lambda n: -abs(found[n]))
     chosen = sorted([*asked, *others[: max(0, _MOST - len(asked))]], key=lambda n: -abs(found[n]))
     changes = {n: signed_percent(found[n] / 100, 3) for n in chosen}
     rows = tuple(Row((Math(symbol_latex(n, ink.names)), meaning(step.system, n), _amount(n, values[n]), changes[n])) for n in chosen)
-    columns = (Column("number", 5.5, names=True), Column("is", 35.5), Column("value", 8, True), Column("step", 5, True))
+    symbols = room_for(rows, 5.5)
+    columns = (Column("number", symbols, names=True), Column("is", 41 - symbols), Column("value", 8, True), Column("step", 5, True))
     said: list[Span] = [
         "What would help: the change of the step for one percent more of a number of the machine, the others kept.",
         Ref("How far it may be off", " Section {} has how well they are known."),

@@ -103,9 +103,14 @@ def section(result: Evaluation, ink: Ink, short: bool = False) -> Section:
 
 def _columns(rows: Sequence[Row]) -> tuple[Column, ...]:
     """Symbols have the room that the longest of them takes."""
-    symbols = [span.latex for row in rows if not row.role for span in as_spans(row.cells[0]) if isinstance(span, Math)]
-    longest = min(max([_SYMBOL, *(width(s) + 1 for s in symbols)]), _WIDEST)
+    longest = room_for([row for row in rows if not row.role], _SYMBOL)
     return Column("symbol", longest, names=True), Column("meaning", _SYMBOL + _MEANING - longest), Column("value", _VALUE, True)
+
+
+def room_for(rows: Sequence[Row], least: float) -> float:
+    """The width in em of a first column of symbols."""
+    symbols = [span.latex for row in rows for span in as_spans(row.cells[0]) if isinstance(span, Math)]
+    return min(max([least, *(width(s) + 1 for s in symbols)]), _WIDEST)
 
 
 def _subscripts(ink: Ink, book: Mapping[str, Definition], where: Spans) -> Paragraph:
