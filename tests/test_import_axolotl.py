@@ -62,6 +62,28 @@ def test_modules_of_gpt_neox_are_trained_whole(tmp_path: Path) -> None:
     assert strategy(found)["modules_to_save"] == ["embedding", "lm_head"] and rows(found)["lora_modules_to_save"].fate == "mapped"
 
 
+@pytest.mark.parametrize("way", [True, "legacy", "hidden_states", "disk", False])
+def test_activations_on_the_host(tmp_path: Path, way: Any) -> None:
+    made = job(tmp_path, {"gradient_checkpointing": True, "activation_offloading": way})
+    fates = {True: "mapped", "legacy": "mapped", "hidden_states": "mapped", "disk": "not_modelled", False: "no_cost_effect"}
+    assert rows(made)["activation_offloading"].fate == fates[way]
+    assert (strategy(made) != strategy(job(tmp_path, {"gradient_checkpointing": True}))) == (fates[way] == "mapped")
+    assert rows(job(tmp_path, {"gradient_checkpointing": False, "activation_offloading": "legacy"}))["activation_offloading"].fate == "not_modelled"
+
+
+def test_switches_that_are_off(tmp_path: Path) -> None:
+    off = job(tmp_path, {"deepspeed": False, "fsdp": False})
+    assert strategy(off) == strategy(job(tmp_path, {})) and rows(off)["deepspeed"].fate == "no_cost_effect"
+
+
+@pytest.mark.parametrize("backend, way", [("auto", "a2a"), ("ulysses", "a2a"), ("ring", "p2p"), (None, "a2a")])
+def test_the_plugin_of_context_parallelism(tmp_path: Path, backend: str | None, way: str) -> None:
+    section = {"size": 4, "load_balance": "head_tail", **({"backend": backend} if backend else {})}
+    made = job(tmp_path, {"context_parallel": section, "sequence_len": 8192})
+    assert (made.placed().cp, made.placed().cp_comm_type) == (4, way)
+    assert rows(made)["context_parallel.size"].fate == "mapped"
+
+
 def test_layers_that_are_drawn_are_as_many(tmp_path: Path) -> None:
     """LISA: gradients reach the embedding whichever layers are trained."""
     found = strategy(job(tmp_path, {"lisa_n_layers": 4, "lisa_step_interval": 20}))

@@ -36,6 +36,9 @@ def with_deepspeed(
         return configured(settings, keys, strategy, assumptions, architecture, options)
     if not keys.has("deepspeed"):
         return None
+    if str(keys.given["deepspeed"].value).casefold() == "false":
+        keys.note("deepspeed", "no_cost_effect", why="off at this value")
+        return None
     name = Path(str(keys.text("deepspeed", ""))).name.casefold()
     found = _STAGE.search(name)
     if found is None:

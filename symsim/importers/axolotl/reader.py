@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut
 from symsim.importers.adapted import Names, adapters, drawn_layers, four_bits, opened, stored_base, targets
-from symsim.importers.axolotl.tables import SILENT, WHOLE
+from symsim.importers.axolotl.tables import HOST, SILENT, WHOLE
 from symsim.importers.compiled import compiled
 from symsim.importers.documents import SAID, balanced, documents_said, free_rows, packed_rows, padded_rows
 from symsim.importers.fsdp import narrow_gathers, sharded, silent_names
@@ -110,7 +110,7 @@ def _unpacked(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str])
     keys.note("model_quantization_config_kwargs", to="assume.checkpoint_unpacking")
 
 
-_PARTS = ("context_parallel_size", "sequence_parallel_degree")
+_PARTS = ("context_parallel_size", "sequence_parallel_degree", "context_parallel.size")
 _FUNCTIONS = ("qkv", "o", "mlp")
 
 
@@ -332,13 +332,19 @@ def _degrees(keys: Keys, strategy: dict[str, Any]) -> int | None:
     tp = keys.integer("tensor_parallel_size", 1, to="tp")
     cp = keys.integer(_PARTS[0], 1, to="cp")
     cp = max(cp, keys.integer(_PARTS[1], 1, to="cp", why="the older name"))
-    ring = keys.choice("ring_attn_func", {"varlen_llama3": "all_gather", "batch_ring": "p2p"}, None, to="cp_comm_type")
+    cp = max(cp, keys.integer(_PARTS[2], 1, to="cp", why="of the plugin"))
+    ways = {"ulysses": "a2a", "ring": "p2p", "auto": None, "usp": None}
+    way = keys.choice("context_parallel.backend", ways, None, to="cp_comm_type")
+    ring = way or keys.choice("ring_attn_func", {"varlen_llama3": "all_gather", "batch_ring": "p2p"}, None, to="cp_comm_type")
     ep = keys.integer("expert_parallel_size", 1, to="ep", least=1)
     if tp > 1:
         strategy["tp"] = tp
     if cp > 1:
         packed = keys.has("sample_packing") and keys.given["sample_packing"].value is True
-        strategy |= {"cp": cp, "cp_comm_type": ring or ("all_gather" if packed else "p2p")}
+        by_plugin = "a2a" if keys.has(_PARTS[2]) else "all_gather" if packed else "p2p"
+        strategy |= {"cp": cp, "cp_comm_type": ring or by_plugin}
+        if keys.has(_PARTS[2]) and not way:
+            keys.note("context_parallel.backend", "derived", "cp_comm_type", "heads are exchanged, as where they are enough and a node holds them")
     if ep > 1:
         strategy["ep"] = ep
     shards = keys.integer("dp_shard_size", 0, to="dp, zero")
@@ -354,7 +360,11 @@ def _checkpoints(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, st
     mode = keys.choice("gradient_checkpointing", {**modes, "offload": "host", "offload_disk": "host"}, "none", to="recompute")
     reentrant = keys.flag("gradient_checkpointing_kwargs.use_reentrant", None, to="assume.recompute_early_stop")
     keys.known.add("gradient_checkpointing_kwargs")
-    offloaded = keys.flag("activation_offloading", False) if str(keys.text("activation_offloading", "")).casefold() in ("true", "false") else False
+    way = str(keys.text("activation_offloading", "")).casefold()
+    offloaded = way in ("true", "legacy", "hidden_states")
+    if keys.has("activation_offloading") and not (offloaded and mode == "full"):
+        off = way in ("false", "")
+        keys.note("activation_offloading", "no_cost_effect" if off else "not_modelled", why="off at this value" if off else HOST)
     if mode == "host" or (offloaded and mode == "full"):
         key = "gradient_checkpointing" if mode == "host" else "activation_offloading"
         mode = "full"

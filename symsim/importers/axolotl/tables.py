@@ -9,7 +9,23 @@ from __future__ import annotations
 from symsim.importers.adapted import QUANTISED
 from symsim.importers.keys import Silent, silent
 from symsim.importers.llama_factory import ADAPTERS, FROZEN
-from symsim.importers.trainer import DATA, DDP, DEVICE, EVALUATION, FUSED, LENGTH, LENGTHS, LOADING, LOGS, OTHER_MODELS, PATHS, RATES, RNG, SAVING
+from symsim.importers.trainer import (
+    DATA,
+    DDP,
+    DEVICE,
+    EVALUATION,
+    FUSED,
+    HUB,
+    LENGTH,
+    LENGTHS,
+    LOADING,
+    LOGS,
+    OTHER_MODELS,
+    PATHS,
+    RATES,
+    RNG,
+    SAVING,
+)
 from symsim.importers.trainer import SYNCHRONISED as WAITS
 
 _GENERATION = "generation between steps is another workload: decoding time of the longest answers in every step"
@@ -17,7 +33,7 @@ _REWARDS = "rewards, and terms of a loss, of reinforcement learning, which is an
 _VISION = "towers for images and sound are another workload; the text part is timed"
 _EXPERTS = "kernels of experts that need no copies of rows: less passes over them"
 _TILED = "feed-forward layers in pieces of the sequence: less at the peak by what one keeps; the same products"
-_HOST = "saved tensors on the host: bytes of checkpoints off the device, and as many over the host link each way"
+HOST = "saved tensors on the host: bytes of checkpoints off the device, and as many over the host link each way"
 _LAYERS_HOST = "weights of layers on the host: 2 bytes a parameter over the host link each way"
 _QAT = "quantised and unpacked weights in every product: passes over them"
 _DISTILLED = "a teacher's logits beside the student's: 1/3 of a step's FLOPs for its forward, where it runs here"
@@ -40,6 +56,7 @@ SILENT: dict[str, Silent] = {
         LOGS,
         """logging_steps use_wandb wandb_name wandb_run_id wandb_mode wandb_project wandb_entity wandb_watch wandb_log_model use_mlflow
         mlflow_tracking_uri mlflow_experiment_name mlflow_run_name hf_mlflow_log_artifacts use_comet comet_api_key comet_workspace
+        wandb_run wandb_runid
         comet_project_name comet_experiment_key comet_mode comet_online comet_experiment_config gradio_title gradio_share gradio_server_name
         gradio_server_port gradio_max_new_tokens gradio_temperature use_otel_metrics otel_metrics_host otel_metrics_port use_trackio
         trackio_project_name trackio_run_name trackio_space_id use_tensorboard use_swanlab swanlab_project swanlab_experiment_name
@@ -55,6 +72,21 @@ SILENT: dict[str, Silent] = {
         dion_momentum warmup_steps warmup_ratio eta_min jagged_restart_steps jagged_restart_warmup_steps jagged_restart_anneal_steps
         neftune_noise_alpha noisy_embedding_alpha lora_alpha loraplus_lr_ratio loraplus_lr_embedding peft_use_rslora
         grokfast_alpha grokfast_lamb eaft_alpha eaft_k use_eaft scaling_softmax_factor scaling_softmax_bias liger_use_token_scaling""",
+    ),
+    **silent("no_cost_effect", HUB, "hub_repo hub_token"),
+    **silent("not_modelled", "weights of three values: a cast of each for every product", "ternary"),
+    **silent("not_modelled", "losses weighed by the tokens' own probabilities: a pass over the logits", "enable_dft_loss"),
+    **silent("no_cost_effect", "read with enable_dft_loss", "dft_chunk_size enable_dft_channel_loss"),
+    **silent(
+        "not_modelled",
+        "parameters, gradients and states on the host, and a layer's weights at a time on the device",
+        "megatrain_checkpoint_interval megatrain_num_grad_slabs megatrain_devices",
+    ),
+    **silent(
+        "no_cost_effect",
+        "in which order parts of a sequence lie, and which kernel a ring has",
+        """context_parallel.rotate_method context_parallel.load_balance context_parallel.ring_impl context_parallel.ulysses_size
+        context_parallel.ring_size""",
     ),
     **silent("no_cost_effect", RNG, "seed"),
     **silent(
@@ -165,7 +197,7 @@ SILENT: dict[str, Silent] = {
     **silent("not_modelled", _EXPERTS, "use_scattermoe use_sonicmoe expert_backend moe_grouped_backend experts_implementation dense_mixer"),
     **silent("not_modelled", _TILED, "tiled_mlp"),
     **silent("no_cost_effect", "read with tiled_mlp alone", "tiled_mlp_num_shards tiled_mlp_use_original_mlp"),
-    **silent("not_modelled", _HOST, "activation_offloading"),
+    **silent("not_modelled", HOST, "activation_offloading"),
     **silent("not_modelled", _LAYERS_HOST, "layer_offloading"),
     **silent("no_cost_effect", "details of the compiler", "torch_compile_options"),
     **silent("no_cost_effect", "read with torch_compile alone", "torch_compile_backend torch_compile_mode"),
@@ -204,5 +236,5 @@ WHOLE = frozenset(
     special_tokens lr_scheduler_kwargs optim_args torch_compile_options chat_template_kwargs processor_kwargs
     comet_experiment_config overrides_of_model_config overrides_of_model_kwargs model_quantization_config_kwargs flex_attn_compile_kwargs
     max_memory tokens device_map resources_per_worker
-    added_tokens_overrides lora_rank_pattern lora_alpha_pattern model_config selective_checkpointing cloud""".split()
+    ternary added_tokens_overrides lora_rank_pattern lora_alpha_pattern model_config selective_checkpointing cloud""".split()
 )

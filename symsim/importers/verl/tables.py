@@ -142,6 +142,7 @@ SECTIONS: dict[str, Silent] = {
     **silent("no_cost_effect", _ADVANTAGES, "algorithm actor_rollout_ref.actor.policy_loss"),
     **silent("no_cost_effect", _NUMBERS, f"{ACTOR}.router_replay {ACTOR}.megatron.router_replay {ACTOR}.tis_imp_ratio_cap"),
     **silent("no_cost_effect", _FORWARDS, "distillation"),
+    **silent("no_cost_effect", _NUMBERS, f"{ACTOR}.adaptive_entropy"),
     **silent("no_cost_effect", DATA, "data"),
     **silent("no_cost_effect", SAVING, f"{ACTOR}.checkpoint checkpoint actor_rollout_ref.checkpoint_engine"),
     **silent("no_cost_effect", LOGS, f"{ACTOR}.profiler {ACTOR}.profile actor_rollout_ref.profiler global_profiler profiler trace"),
