@@ -73,6 +73,10 @@ def test_fully_sharded() -> None:
     assert read({"use_liger_kernel": True})[0]["cross_entropy_fusion"] == "liger"
 
 
+def test_a_bound_of_the_norm_below_0_is_none() -> None:
+    assert [read({"max_grad_norm": bound})[0]["clip_grad"] for bound in (-1, 0, 0.5)] == [0, 0, 0.5]
+
+
 def test_optimizers() -> None:
     strategy, _, rows = read({"optim": "adamw_bnb_8bit"})
     assert strategy["optimizer_bits"] == 8 and rows["optim"].fate == "mapped"

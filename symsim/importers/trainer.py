@@ -157,7 +157,8 @@ def update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], ke
         if name not in OPTIMIZERS:
             raise keys.wrong(key, f"an optimizer of the Trainer ({nearest(name, list(OPTIMIZERS))})")
         OPTIMIZERS[name].apply(keys, key, strategy, assumptions)
-    strategy["clip_grad"] = keys.number("max_grad_norm", 1.0, to="clip_grad")
+    # the Trainer, and open-instruct, clip above 0 alone
+    strategy["clip_grad"] = max(0.0, keys.number("max_grad_norm", 1.0, to="clip_grad"))
 
 
 def recomputation(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], default: bool = False) -> None:
