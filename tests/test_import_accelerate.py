@@ -187,6 +187,16 @@ def test_what_the_launcher_alone_says(tmp_path: Path) -> None:
         script(tmp_path, "trl sft --config none.yaml")
 
 
+def test_packing_of_open_instruct_is_without_padding(tmp_path: Path) -> None:
+    """Not rows that are filled, as TRL's."""
+    script = tmp_path / "run.sh"
+    words = "--model_name_or_path meta-llama/Llama-2-7b-hf --max_seq_length 2048 --packing"
+    for more, option in (("", False), (" --dataset_mixer_list a/b 1.0", True)):
+        script.write_text(f"accelerate launch --num_processes 8 finetune.py {words}{more}\n")
+        made = load_job("accelerate", str(script), variables={"packed_document_length": "512"})
+        assert made.placed().padding_free == option and {row.key: row.fate for row in made.rows}["packing"] == "mapped"
+
+
 def test_keys_of_scripts_that_change_a_step_where_they_are_off(tmp_path: Path) -> None:
     """open-instruct's finetune.py until 2026: attn_implementation is eager without use_flash_attn, AdamW not fused without fused_optimizer."""
     start = (

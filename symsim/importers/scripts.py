@@ -66,6 +66,10 @@ def respelt(given: Mapping[str, Given]) -> tuple[dict[str, Given], dict[str, str
         if own != "use_qlora":
             del found[own]
             called["optim"] = own
+    if "packing" in given and "dataset_mixer_list" in given:
+        # open-instruct lays a micro-batch's samples one after the other, without padding (TensorDataCollatorWithFlattening)
+        found["padding_free"] = found.pop("packing")
+        called["padding_free"] = "packing"
     _bits(given, found, called)
     for own, whole in _WHOLE.items():
         if own in given and not _is_on(given, whole) and "use_peft" not in found:
