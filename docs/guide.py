@@ -37,7 +37,7 @@ from symsim.inputs.models import load_model  # noqa: E402
 from symsim.inputs.strategies import load_strategy  # noqa: E402
 from symsim.inputs.systems import load_system  # noqa: E402
 from symsim.pipeline.orders import Operation, order, replay  # noqa: E402
-from symsim.pipeline.schedules import SCHEDULES, T_PLACE, Schedule  # noqa: E402
+from symsim.pipeline.schedules import SCHEDULES, Schedule  # noqa: E402
 from symsim.report.amounts import human, plain  # noqa: E402
 from symsim.report.timeline import MERAK, timeline_svg  # noqa: E402
 
@@ -195,11 +195,12 @@ def _errors(schedule: Schedule) -> Iterator[float]:
         end = max(t.end for t in replay(order(schedule.name, p, m, v, p), _durations(schedule, stages, v)))
         whole = [s["F"] + s["B"] + s["R"] for s in stages]
         slowest = stages[whole.index(max(whole))]
-        own = [{"t_stage": t, "tf_stage": s["F"], "i": i} for i, (t, s) in enumerate(zip(whole, stages))]
-        place = evaluated(T_PLACE, own, {"m": m, "pp": p, "t_slow": max(whole)})
-        size |= {"tc": 0, "tfb": max(whole), "t_place": place}
+        size |= {"tc": 0, "tfb": max(whole), "t_slow": max(whole)}
         for symbol, kind in (("tf", "F"), ("ti", "I"), ("tw", "W"), ("tr", "R")):
             size |= {symbol: slowest[kind], f"sum_{symbol}": sum(s[kind] for s in stages)}
+        names = {"tf_stage": "F", "ti_stage": "I", "tw_stage": "W", "tr_stage": "R"}
+        own = [{"t_stage": t, "first_i": int(not i), "i": i, **{n: s[k] for n, k in names.items()}} for i, (t, s) in enumerate(zip(whole, stages))]
+        size |= {f"t_{part}": evaluated(saved, own, size) for part, saved in schedule.saved.items()}
         yield float(schedule.makespan.evaluate(size)) / end - 1
 
 

@@ -82,7 +82,7 @@ def equal_stages(p: int, v: int, f: Number, x: Number, w: Number, r: Number = 0,
     return (
         parts
         | {f"sum_{name}": p * value for name, value in parts.items()}
-        | {"t_place": 0, "tc": c, "tfb": (f + x + w + r if pair is None else pair) * v}
+        | {"t_place": 0, "t_uneven": 0, "t_late": 0, "tc": c, "tfb": (f + x + w + r if pair is None else pair) * v}
     )
 
 

@@ -18,7 +18,19 @@ from symsim.pipeline.schedules import schedule_of
 def equal(p: int, m: int, f: float, b: float, c: float, v: int = 1, group: int = 0) -> dict[str, Any]:
     """Equal stages, of which a chunk takes f forward and b backward."""
     one = {"tf": f * v, "ti": b * v, "tw": 0, "tr": 0}
-    return {**one, **{f"sum_{k}": t * p for k, t in one.items()}, "pp": p, "m": m, "vpp": v, "group": group or p, "tc": c, "t_place": 0, "tfb": 0}
+    return {
+        **one,
+        **{f"sum_{k}": t * p for k, t in one.items()},
+        "pp": p,
+        "m": m,
+        "vpp": v,
+        "group": group or p,
+        "tc": c,
+        "t_place": 0,
+        "t_uneven": 0,
+        "t_late": 0,
+        "tfb": 0,
+    }
 
 
 @pytest.mark.parametrize("seed", range(30))

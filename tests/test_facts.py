@@ -49,8 +49,8 @@ PUBLISHED = [
     ("gpipe", "bubble", EQUAL, "(pp - 1)*(tf + ti + tw)"),
     ("looped_bfs", "bubble", EQUAL + ", m >= pp", "(pp - 1)*(tf + ti + tw)/vpp"),
     # Qi et al. (arXiv 2401.10241) Table 2, ZB-H1: (p - 1)(T_F + T_B - T_W), where T_B is the input gradients'
-    ("zb_h1", "bubble", EQUAL + ", m >= pp, pp >= 2, tw <= tf, tw <= ti", "(pp - 1)*(tf + ti - tw)"),
-    ("zb_h1", "bubble", EQUAL + ", m >= pp, pp >= 2, tw >= tf, ti >= tf, tw >= ti", "(pp - 1)*ti"),
+    ("zb_h1", "bubble", EQUAL + ", t_uneven = 0, t_late = 0, m >= pp, pp >= 2, tw <= tf, tw <= ti", "(pp - 1)*(tf + ti - tw)"),
+    ("zb_h1", "bubble", EQUAL + ", t_uneven = 0, t_late = 0, m >= pp, pp >= 2, tw >= tf, ti >= tf, tw >= ti", "(pp - 1)*ti"),
     ("zb_h2", "bubble", EQUAL + ", tw >= tf, tw >= ti", "max((pp - 1)*tf, (pp - 1)*(ti - tf))"),
     # DeepSeek-V3 (arXiv 2412.19437) Table 2, DualPipe: (PP/2 - 1)(F&B + B - 3W), B the whole backward, where F&B = F + B and B - W = F
     ("dualpipe", "bubble", EQUAL + ", tfb = tf + ti + tw, ti = tf, tw <= tf, pp >= 4, m >= 2*pp", "(pp/2 - 1)*(tf + 2*(ti + tw) - 3*tw)"),

@@ -36,7 +36,8 @@ from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import InputError
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.orders import Batch, Exchange, Operation, Order, order, replay
-from symsim.pipeline.schedules import SCHEDULES, T_PLACE, check_schedule, schedule_of, schedule_sizes
+from symsim.pipeline.places import T_PLACE
+from symsim.pipeline.schedules import SCHEDULES, check_schedule, schedule_of, schedule_sizes
 from symsim.report.timeline import MERAK as MERAK_NAMES
 from symsim.report.timeline import timeline_svg, timeline_text
 
@@ -310,6 +311,69 @@ def test_1f1b_with_unequal_stages(spread: float, fewest: int, exact: int, furthe
     assert sum(e > -1e-9 for e in errors) == exact
 
 
+def _zb_h1(forward: list[Any], inputs: list[Any], weights: list[Any], m: int, message: float) -> dict[str, Any]:
+    """The symbols of zb_h1's closed form, of stages that take so long."""
+    p, whole = len(forward), [sum(parts) for parts in zip(forward, inputs, weights)]
+    slowest, times = whole.index(max(whole)), {"f": forward, "i": inputs, "w": weights, "r": [0] * p}
+    at: dict[str, Any] = {"tc": message, "t_slow": max(whole)}
+    at |= {f"t{n}": own[slowest] for n, own in times.items()} | {f"sum_t{n}": sum(own) for n, own in times.items()}
+    stages = [{f"t{n}_stage": own[k] for n, own in times.items()} | {"i": k, "first_i": int(not k)} for k in range(p)]
+    at |= sizes(p, m)
+    return at | {f"t_{part}": evaluated(saved, stages, at) for part, saved in SCHEDULES["zb_h1"].saved.items()}
+
+
+@pytest.mark.parametrize(
+    ("which", "low", "high", "message", "exact", "lowest", "highest"),
+    [
+        ("ends", 0.7, 1.5, 0, 177, -0.013, 0),  # the first and the last stage differ, as the embedding and the head make them
+        ("ends", 0.7, 1.5, 0.05, 167, -0.011, 0.005),
+        ("all", 0.8, 1.2, 0, 120, -0.011, 0),
+        ("all", 0.8, 1.2, 0.05, 94, -0.01, 0.003),
+        ("all", 0.5, 1.5, 0, 120, -0.042, 0),
+    ],
+)
+def test_zb_h1_with_unequal_stages(which: str, low: float, high: float, message: float, exact: int, lowest: float, highest: float) -> None:
+    """Against the replay, with as many micro-batches as stages or more: without messages never above, equal in so many of 200; and no less than
+    its slowest stage's work, nor longer without a barrier."""
+    draw, errors = random.Random(3), []
+    for _ in range(200):
+        p = draw.randint(2, 8)
+        m = draw.randint(p, 30)
+        parts = [[part] * p for part in (1, 1.2, 0.9)]
+        for own in parts:
+            for k in (0, -1) if which == "ends" else range(p):
+                own[k] *= draw.uniform(low, high)
+        length = dict(zip("FIW", parts))
+        end = max(t.end for t in replay(order("zb_h1", p, m), lambda o, length=length: length[o.kind][o.stage], message))
+        at = _zb_h1(*parts, m, message)
+        bubble, apart = (float(form.evaluate(at)) for form in (SCHEDULES["zb_h1"].bubble, SCHEDULES["zb_h1"].apart))
+        assert bubble + 1e-9 >= apart >= 0
+        errors.append(float(SCHEDULES["zb_h1"].makespan.evaluate(at)) / end - 1)
+    assert lowest <= min(errors) and max(errors) <= highest + 1e-9
+    assert sum(abs(e) < 1e-9 for e in errors) == exact
+
+
+@settings(max_examples=200)
+@given(st.integers(2, 9), st.integers(0, 12), *[st.fractions(Fraction(1, 10), 2)] * 3, st.sampled_from([Fraction(0), Fraction(1, 10), Fraction(1)]))
+def test_equal_stages_save_nothing(p: int, more: int, f: Fraction, x: Fraction, w: Fraction, message: Fraction) -> None:
+    """The longest path of zb_h1 is its closed form, whatever its messages take."""
+    at = _zb_h1([f] * p, [x] * p, [w] * p, p + more, message)
+    assert at["t_uneven"] == at["t_late"] == 0
+
+
+def test_a_faster_stage_never_makes_a_pipeline_of_zb_h1_longer() -> None:
+    """The slowest stage may become another one, of a longer forward and shorter weight gradients."""
+    draw = random.Random(5)
+    for _ in range(200):
+        p = draw.randint(2, 8)
+        m, message = draw.randint(p, 24), draw.choice((0, 0.01, 0.1))
+        parts = [[part * draw.uniform(0.8, 1.2) for _ in range(p)] for part in (1, 1.2, 0.9)]
+        before = float(SCHEDULES["zb_h1"].makespan.evaluate(_zb_h1(*parts, m, message)))
+        own, k = draw.choice(parts), draw.randrange(p)
+        own[k] *= draw.uniform(0.6, 1)
+        assert float(SCHEDULES["zb_h1"].makespan.evaluate(_zb_h1(*parts, m, message))) <= before * (1 + 1e-12)
+
+
 @pytest.mark.parametrize("name", [n for n, schedule in SCHEDULES.items() if not schedule.pairs and n not in ("1f1b", "merak_1f1b", "ds_default")])
 def test_no_step_is_shorter_than_the_work_of_its_slowest_stage(name: str) -> None:
     """However short the others are; what 1F1B's place of the slowest saves is tested above."""
@@ -322,7 +386,7 @@ def test_no_step_is_shorter_than_the_work_of_its_slowest_stage(name: str) -> Non
             slowest = {"tf": 1, "ti": 1, "tw": 1, "tr": tr}
             sums = {f"sum_{n}": value * (1 + rest * (p - 1)) for n, value in slowest.items()}
             for form in (schedule, schedule.without_barrier):
-                assert form.bubble.evaluate(size | slowest | sums | {"tc": 0, "t_place": 0}) >= 0
+                assert form.bubble.evaluate(size | slowest | sums | {"tc": 0, "t_place": 0, "t_uneven": 0, "t_late": 0}) >= 0
 
 
 def test_names_and_symbols() -> None:

@@ -4,6 +4,7 @@
     stages_max(x)      the largest x of a stage
     stages_at(x, by)   x of the stage whose `by` is the largest, the first of equal ones
     stages_after(x)    inside stages_max: x of the stages after this one, added up
+    stages_before(x)   inside stages_max: x of the stages before this one, added up
     stages_pair(x)     inside another: the mean of x of this stage and of its mirror image, which one rank holds; the other
                        reduction then goes over such ranks
 
@@ -21,7 +22,7 @@ from typing import Any, Protocol
 
 from symsim.algebra.expr import Call, Expr, Monomial, Number, expr, function, symbol
 
-FUNCTIONS = ("stages_sum", "stages_max", "stages_at", "stages_after", "stages_pair")
+FUNCTIONS = ("stages_sum", "stages_max", "stages_at", "stages_after", "stages_before", "stages_pair")
 Holdings = tuple[int, ...]
 
 
@@ -43,6 +44,11 @@ def stages_at(x: "Expr | Number", by: "Expr | Number") -> Expr:
 def stages_after(x: "Expr | Number") -> Expr:
     """x of the stages after the one that the surrounding stages_max looks at, added up."""
     return _node("stages_after", x)
+
+
+def stages_before(x: "Expr | Number") -> Expr:
+    """x of the stages before the one that the surrounding stages_max looks at, added up."""
+    return _node("stages_before", x)
 
 
 def stages_pair(x: "Expr | Number") -> Expr:
@@ -292,6 +298,9 @@ class Over(Protocol):
     def waiting(self, pairs: bool) -> Iterable[tuple[Rank, Any, Sequence[tuple[Rank, Any]]]]:
         """Of consecutive equal ranks one, the place of the last of them, and the ranks after it with their numbers."""
 
+    def between(self) -> Iterable[tuple[Rank, Any, Sequence[tuple[Rank, Any]], Sequence[tuple[Rank, Any]]]]:
+        """The first and the last of consecutive equal ranks, each with its place, and the ranks before and after it with their numbers."""
+
     def total(self, parts: Sequence[tuple[Any, Any]]) -> Any:
         """The sum of values times numbers of ranks."""
 
@@ -318,7 +327,17 @@ def reduced(call: Call, over: Over, rising: Collection[Expr] = ()) -> Any:
     body, by, pairs = call.arguments[0], call.arguments[-1], paired(call)
     if call.function == "stages_sum":
         return over.total([(of(rank, body, {}), count) for rank, count in over.ranks(pairs)])
-    after = {name: node.arguments[0] for name, node in named(body)[1].items() if node.function == "stages_after"}
+    nodes = named(body)[1]
+    after = {name: node.arguments[0] for name, node in nodes.items() if node.function == "stages_after"}
+    before = {name: node.arguments[0] for name, node in nodes.items() if node.function == "stages_before"}
+    if before:
+        # a path along the ranks grows or shrinks steadily over equal ones, so that one of their ends has the longest
+        found = []
+        for rank, place, earlier, later in over.between():
+            beside = {name: over.total([(of(own, inner, {}), count) for own, count in earlier]) for name, inner in before.items()}
+            beside |= {name: over.total([(of(own, inner, {}), count) for own, count in later]) for name, inner in after.items()}
+            found.append((rank, of(rank, body, {"i": place, **beside})))
+        return over.largest(found)
     if after:
         # of consecutive equal ranks any one waits as long, and the last is the first to count when micro-batches are few
         found = []
@@ -361,6 +380,17 @@ class OverLine:
         for rank, first, last in reversed(self.line.pairs if pairs else self.line.alone):
             found.insert(0, (rank, last, tuple(left.items())))
             left = {rank: left.pop(rank, 0) + last - first + 1, **left}
+        return found
+
+    def between(self) -> Sequence[tuple[Rank, Any, Sequence[tuple[Rank, Any]], Sequence[tuple[Rank, Any]]]]:
+        found: list[tuple[Rank, Any, Sequence[tuple[Rank, Any]], Sequence[tuple[Rank, Any]]]] = []
+        runs = self.line.alone
+        for at, (rank, first, last) in enumerate(runs):
+            earlier, later, others = counted(runs[:at]), counted(runs[at + 1 :]), last - first
+            if others != 0:
+                found.append((rank, first, tuple(earlier.items()), tuple({**later, rank: later.get(rank, 0) + others}.items())))
+                earlier = {**earlier, rank: earlier.get(rank, 0) + others}
+            found.append((rank, last, tuple(earlier.items()), tuple(later.items())))
         return found
 
     def total(self, parts: Sequence[tuple[Any, Any]]) -> Any:

@@ -75,8 +75,9 @@ _OVER_STAGES: dict[str, Callable[..., str]] = {
     "stages_at": lambda x, by: rf"{x}\big|_{{i:\,{by}=\max}}",
     "stages_pair": lambda x: rf"\overline{{{x}}}",
     "stages_after": lambda x: r"\sum_{k>i} " + x.replace("(i)", "(k)"),
+    "stages_before": lambda x: r"\sum_{k<i} " + x.replace("(i)", "(k)"),
 }
-_TALL = (r"\frac", r"\sum_{i}", r"\sum_{k>i}")  # what is higher than a line
+_TALL = (r"\frac", r"\sum_{i}", r"\sum_{k>i}", r"\sum_{k<i}")  # what is higher than a line
 _BRACKETS = (("(", ")"), (r"\lceil", r"\rceil"), (r"\lfloor", r"\rfloor"))
 _RELATIONS = {">": ">", ">=": r"\ge"}
 _BREAK_FROM = 0.5  # a line is broken at an outer + rather than an inner one if it is at least so full there

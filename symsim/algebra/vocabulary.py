@@ -122,6 +122,8 @@ t_slow  | t_{\mathrm{slow}}  | s | a micro-batch, forward and backward, on the s
 sum_t   | \Sigma t_{\mathrm{stage}} | s | a micro-batch, forward and backward, on all pipeline ranks
 t_tail  | t_{\mathrm{tail}} | s | what follows the pipeline, on the rank where it takes longest
 t_place | t_{\mathrm{place}} | s | what the place of the slowest stage saves in 1f1b
+t_uneven | t_{\mathrm{uneven}} | s | what stages that differ save in zb_h1
+t_late  | t_{\mathrm{late}} | s | what stages that differ save in zb_h1 of its messages
 sum_tf  | \Sigma t_f    | s    | forwards of one micro-batch on all pipeline ranks
 sum_ti  | \Sigma t_i    | s    | input gradients of one micro-batch on all pipeline ranks
 sum_tw  | \Sigma t_w    | s    | weight gradients of one micro-batch on all pipeline ranks
@@ -171,7 +173,8 @@ carbon         | I_C                  | kg/kWh | kilograms of CO2 of a kWh of th
 """)
 
 # Where a symbol's values lie, if not where its unit says: sizes and degrees (unit 1) are positive integers, all else is
-# positive. Zero is for what may be absent: an index, an indicator of a stage, a latency, time that is hidden.
+# positive. Zero is for what may be absent: an index, an indicator of a stage, a latency, time that is hidden. What is saved may be
+# less than nothing.
 _DOMAINS: dict[str, str] = {
     **dict.fromkeys("i j first_i loss_i last_layer_i embedding_i output_i mtp_i mtp_copies_i checkpoints_i whole_i".split(), "non-negative integer"),
     **dict.fromkeys("world n_sm window_i".split(), "positive integer"),
@@ -185,6 +188,7 @@ _DOMAINS: dict[str, str] = {
     **dict.fromkeys("q_u k_u u_r u_rr jitter t_restart carbon".split(), "non-negative"),
     **dict.fromkeys("async_save eval_iters ramp_samples".split(), "non-negative integer"),
     **dict.fromkeys("phi_gemm phi_group zeta_fa phi_fa omega_fa omega_fab psi_fa psi_fab kappa_fa sigma_fab".split(), "non-negative"),
+    **dict.fromkeys("t_uneven t_late".split(), "real"),
     **dict.fromkeys("tw tr tc t_place t_tail sum_tw sum_tr e_dp t_opt".split(), "non-negative"),
     **dict.fromkeys("t_gemm t_tile tau_fa tau_fab t_mem t_launch t_gather".split(), "non-negative"),
 }

@@ -52,7 +52,7 @@ from symsim.inputs.traced import once
 from symsim.ir.block import WIDTHS
 from symsim.ir.roles import role_of
 from symsim.lowering.lowered import Lowered
-from symsim.pipeline.schedules import T_PLACE, Schedule, schedule_of
+from symsim.pipeline.schedules import Schedule, schedule_of
 from symsim.pipeline.shared import groups_of_stages
 from symsim.pipeline.stages import runs
 
@@ -413,9 +413,8 @@ def _over_stages(book: Derivation, lowered: Lowered) -> None:
     for phase in PHASES:
         define(of_step("sum_t", phase=phase), stages_sum(own(of_stage("t", phase=phase))))
     define(of_step("tfb"), of_step("t", "slow").expr)
-    place = of_step("t", "place")
-    if place.expr.symbols() & schedule.makespan.symbols():
-        define(place, T_PLACE)
+    for part, saved in schedule.saved.items():
+        define(of_step("t", part), saved)
     for exposed in exposed_of_stage(book):
         phase, axis = exposed.phase, exposed.axis
         meaning, latex = f"exposed messages over {axis} of the slowest stage, {phase}", rf"\epsilon^{{{phase[0]},{label(axis)}}}"
@@ -430,7 +429,7 @@ def _over_stages(book: Derivation, lowered: Lowered) -> None:
 def _whole(value: Expr, alone: bool = False) -> Expr:
     """A makespan by the whole of a rank's seconds, where it holds the parts of them in their sum alone; `alone`, without boundary tensors."""
     if alone:
-        return _whole(value.substitute({"tc": ZERO}))
+        return _whole(value.substitute({"tc": ZERO, "t_late": ZERO}))
     parts = symbol("t_slow") - symbol("tf") - symbol("ti") - symbol("tw")
     sums = symbol("sum_t") - symbol("sum_tf") - symbol("sum_ti") - symbol("sum_tw")
     made = value.substitute({"tr": parts, "sum_tr": sums, "tfb": symbol("t_slow")})

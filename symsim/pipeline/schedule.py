@@ -13,6 +13,7 @@ Symbols (all Expr; durations in seconds):
     sum_tf, sum_ti, sum_tw, sum_tr
                       the same durations summed over all pipeline ranks
     t_place           what the place of the slowest stage saves in 1f1b, merak_1f1b and ds_default (T_PLACE), zero where stages are equal
+    t_uneven, t_late  what stages that differ save in zb_h1 of work, and of messages, zero where they are equal
 
 A micro-batch passes pp * vpp chunks; a chunk of the slowest rank takes tf / vpp. In dualpipe a rank holds one stage
 of each direction and a micro-batch passes one of the two, so there tf is one stage.
@@ -26,7 +27,8 @@ than nothing would be left for them, the slowest rank's own work is the makespan
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from symsim.algebra.expr import ONE, ZERO, Expr, Number, ceil, maximum, minimum, symbol
@@ -50,7 +52,8 @@ class Schedule:
     model (mirrored). exact_while: where the makespan is exact for equal stages; elsewhere it may be low. apart: the bubble where
     no barrier ends the step (assumption step_barrier), of the rank that is longest at its own operations; the bubble itself
     where rank 0 is the first to begin and the last to end, or where no form is known. at_head: micro-batches that the last chunk of the
-    model holds at once from the start of a forward to the end of its input gradients: what the output head keeps is held of each.
+    model holds at once from the start of a forward to the end of its input gradients: what the output head keeps is held of each. saved: what
+    t_place and its like are over the seconds of each stage, by what follows `t_`.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Schedule:
     placement: Literal["loop", "v", "mirrored"] = "loop"
     apart: Expr = ZERO
     at_head: Expr = ONE
+    saved: Mapping[str, Expr] = field(default_factory=dict)
 
     @property
     def without_barrier(self) -> Schedule:

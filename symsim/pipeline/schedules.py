@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 from symsim.algebra.expr import ZERO, Expr, Number, floor, maximum, minimum, symbol
-from symsim.algebra.reductions import stages_after, stages_max
 from symsim.errors import InputError
 from symsim.inputs.strategy import Strategy
+from symsim.pipeline.places import T_PLACE, split_path
 from symsim.pipeline.schedule import (
     PIPE,
+    WORK,
     Condition,
     Schedule,
     fill_b,
@@ -64,26 +65,6 @@ def _gpipe() -> Schedule:
     )
 
 
-def _longest_wait(times: Expr, forward: Expr) -> Expr:
-    """What 1F1B takes longer than one micro-batch takes on all ranks, by the rank i that makes the others wait longest. times: of a micro-batch on
-    a rank, of which forward is the first part.
-
-    The rank does its own m; it stands idle until its first micro-batch is back from the ranks after it, but for the forwards
-    that it does meanwhile (pp - 1 - i, or those that are left), and once more until its last is, but for as many backwards. With fewer micro-batches
-    than ranks from here on its backwards begin behind its last forward, and only the first time counts.
-    """
-    behind, after = p - i, stages_after(times)
-    first = positive(after - (minimum(m, behind) - 1) * forward)
-    last = positive(after - (behind - 1) * (times - forward)) * is_positive(m - behind + 1)
-    return stages_max((m - 1) * times - after + first + last)
-
-
-T_PLACE = (m - 1) * symbol("t_slow") - _longest_wait(symbol("t_stage"), symbol("tf_stage"))
-"""t_place in 1f1b: what the pipeline waits for is less than m - 1 micro-batches of the slowest stage, where that one has nothing left to do while
-the last micro-batches drain behind it. Zero where all are equal; never more than the replay, nor a step that is shorter than its slowest
-stage's work (tests)."""
-
-
 # p micro-batches are under way; the round trip of each over p - 1 boundaries delays the one that follows p later
 _ROUND_TRIPS = 2 * (p - 1 + floor((m - 1) * (p - 1) / p))
 
@@ -97,6 +78,7 @@ def _1f1b(exchanges: Expr = _ROUND_TRIPS, exact_while: tuple[Condition, ...] = (
         fill_f + fill_b - symbol("t_place") + exchanges * tc,
         minimum(m, p - i),
         exact_while=exact_while,
+        saved={"place": T_PLACE},
     )
 
 
@@ -160,24 +142,35 @@ def _looped_bfs() -> Schedule:
     )
 
 
-def _zb_h1() -> Schedule:
+def _h1_terms(message: Expr) -> tuple[Expr, Expr, Expr]:
+    """What zb_h1 takes beyond the work of a rank, by the three paths that can be the longest."""
     ahead = minimum(m, p)
-    forwards = fill_f + (p - ahead) * tir + (2 * (p - 1) + ahead - 3 + 2 * is_positive(m - p)) * tc
-    both = fill_f + fill_i - minimum(m - 1, p - 1) * tw + 2 * (p - 1 + minimum(p - 1, positive(m - 2))) * tc
     # round trips after the first p micro-batches, which the weight gradients hide as long as they are longer
-    round_trips = positive(floor((m - 1) * (p - 1) / p) - (p - 1)) * positive(2 * tc - tw)
-    gradients = (p - ahead) * tf + fill_i + 2 * (p - 1) * tc
-    barrier, is_long = maximum(gradients, forwards + round_trips, both + round_trips), is_positive(m - p + 1)
+    round_trips = positive(floor((m - 1) * (p - 1) / p) - (p - 1)) * positive(2 * message - tw) if message != ZERO else ZERO
+    gradients = (p - ahead) * tf + fill_i + 2 * (p - 1) * message
+    forwards = fill_f + (p - ahead) * tir + (2 * (p - 1) + ahead - 3 + 2 * is_positive(m - p)) * message
+    both = fill_f + fill_i - minimum(m - 1, p - 1) * tw + 2 * (p - 1 + minimum(p - 1, positive(m - 2))) * message
+    return gradients, forwards + round_trips, both + round_trips
+
+
+def _zb_h1() -> Schedule:
+    gradients, forwards, both = _h1_terms(tc)
+    barrier, unsent, is_long = maximum(gradients, forwards, both), maximum(*_h1_terms(ZERO)), is_positive(m - p + 1)
+    saved = symbol("t_uneven") + symbol("t_late")
     return with_fill(
         "zb_h1",
         "1F1B with weight gradients apart, i micro-batches late on rank i: the memory of 1F1B",
         "Zero Bubble Pipeline Parallelism (arXiv 2401.10241) section 2.3, ZB-H1",
-        barrier,
-        ahead,
+        barrier - saved,
+        minimum(m, p),
         before_input_gradients=minimum(m, p - i),
         requires=(PIPE,),
         splits_backward=True,
-        apart=is_long * maximum(gradients, both + round_trips) + (1 - is_long) * barrier,
+        apart=positive(is_long * maximum(gradients, both) + (1 - is_long) * barrier - saved),
+        saved={
+            "uneven": is_long * (WORK + unsent - split_path(ZERO)),
+            "late": is_long * (barrier - unsent - split_path(tc) + split_path(ZERO)),
+        },
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from symsim.algebra.expr import ONE, maximum, minimum, symbol
+from symsim.pipeline.places import T_PLACE
 from symsim.pipeline.schedule import PIPE, Condition, Schedule, fill_b, fill_f, i, m, p, positive, sum_ti, sum_tw, tc, tf, ti, tr, tw, with_fill
 
 _MERAK = "Merak (arXiv 2206.04959), Merak/core/pipeline/schedule.py"
@@ -30,6 +31,7 @@ def ds_default() -> Schedule:
         minimum(m, p - i),
         requires=(PIPE,),
         exact_while=SHORT_EXCHANGES,
+        saved={"place": T_PLACE},
     )
 
 
@@ -42,6 +44,7 @@ def merak_1f1b() -> Schedule:
         minimum(m, p - i),
         requires=(PIPE,),
         exact_while=SHORT_EXCHANGES,
+        saved={"place": T_PLACE},
     )
 
 

@@ -146,6 +146,27 @@ class Slots:
             one = self.program.number(1)
             yield (Slot(_Chosen(self, held), one, one, True, held),), self.table([run.last for run in own]), later
 
+    def between(self) -> Iterator[tuple[_Rank, Value, Sequence[tuple[_Rank, Value]], Sequence[tuple[_Rank, Value]]]]:
+        """The first and the last of the k-th run of every pipeline."""
+        one = self.program.number(1)
+        for k in range(max(len(p.runs) for p in self.pipelines)):
+            own = [p.runs[min(k, len(p.runs) - 1)] for p in self.pipelines]
+            held = tuple(run.holdings for run in own)
+            slot = Slot(_Chosen(self, held), one, one, True, held)
+            for places in dict.fromkeys((tuple(run.first for run in own), tuple(run.last for run in own))):
+                yield (slot,), self.table(places), self._counts(0, places), self._counts(1, places)
+
+    def _counts(self, side: int, places: Sequence[int]) -> list[tuple[_Rank, Value]]:
+        """Of every slot how many stages lie before each pipeline's place, or after it."""
+        found: list[tuple[_Rank, Value]] = []
+        for slot in self.slots:
+            numbers = []
+            for line, place, held, first in zip(self.pipelines, places, slot.held, self._counted(slot)):
+                there = [stage for stage in line.members[held] if (stage > place if side else stage < place)] if first and held is not None else []
+                numbers.append(len(there))
+            found.append(((slot,), self.table(numbers)))
+        return found
+
     def total(self, parts: Sequence[tuple[Value, Value]]) -> Value:
         """The sum of values times numbers of stages."""
         return self.program.total([(self.program.product(1, [(value, 1), (count, 1)]), 1) for value, count in parts])

@@ -305,10 +305,21 @@ PIPELINE = (
         ("turns begin behind the forwards ahead", "slots[first : len(slots) - first]", "slots[first:]", "exchanges.py"),
     )
     + of(
-        "pipeline/schedules.py",
+        "pipeline/places.py",
         ("a stage of 1F1B waits for its first micro-batch", "- after + first + last)", "- after + last)", "schedules.py"),
         ("and for its last", "- after + first + last)", "- after + first)", "schedules.py"),
         ("only where it has more of them than are under way", " * is_positive(m - behind + 1)", "", "schedules.py"),
+        (
+            "a pipeline waits less for a slow stage that is not the last",
+            'T_PLACE = (m - 1) * symbol("t_slow")',
+            'T_PLACE = m * symbol("t_slow")',
+            "schedules.py step_time.py",
+        ),
+        ("a rank of zb_h1 has its last weight gradients left", "(m - 1 - i) * w", "m * w", "schedules.py"),
+        ("zb_h1 waits to and fro before it has weight gradients", "positive(to_and_fro - slower)", "positive(-slower)", "schedules.py"),
+    )
+    + of(
+        "pipeline/schedules.py",
         (
             "1F1B has p - i micro-batches in flight",
             "exchanges * tc,\n        minimum(m, p - i)",
@@ -342,12 +353,6 @@ PIPELINE = (
         ),
         ("zb_h1 takes p - 1 weight gradients out of the bubble", "minimum(m - 1, p - 1) * tw", "minimum(m - 1, p) * tw", "schedules.py"),
         ("zb_h2 twice as many", "fill_f + fill_i - 2 * (p - 1) * tw", "fill_f + fill_i - (p - 1) * tw", "schedules.py"),
-        (
-            "a pipeline waits less for a slow stage that is not the last",
-            'T_PLACE = (m - 1) * symbol("t_slow")',
-            'T_PLACE = m * symbol("t_slow")',
-            "schedules.py step_time.py",
-        ),
         ("interleaved_zb runs m // p rounds", "strategy.microbatches // max(1, strategy.microbatches // strategy.pp)", "strategy.pp", "schedules.py"),
     )
     + of(
