@@ -357,10 +357,18 @@ def test_several_sizes_are_a_curve_of_the_best_of_each() -> None:
 WIDE = {"recompute": "selective", "recompute_modules": ("mla_up_proj", "layernorm"), "cp": 2, "ep": 256, "vpp": 12}
 
 
+def test_what_a_plan_knows_of_the_best_is_what_their_own_derivations_say(made: Plan) -> None:
+    assert len(made.best) > 1
+    for choice in made.best:
+        assert choice.known.strategy == choice.result.strategy and choice.known.model == choice.result.model
+        assert choice.known.derivation.definitions == choice.result.derivation.definitions
+        assert choice.known.step_numbers == choice.result.step_numbers and choice.known.value("memory.peak") == choice.result.value("memory.peak")
+
+
 def test_the_table_of_the_best_is_as_wide_as_a_terminal(made: Plan) -> None:
     long = []
     for choice in made.best:
-        strategy = choice.result.strategy.model_copy(update=WIDE)
-        long.append(("1", replace(choice, result=replace(choice.result, strategy=strategy))))
+        strategy = choice.known.strategy.model_copy(update=WIDE)
+        long.append(("1", replace(choice, known=replace(choice.known, strategy=strategy))))
     lines = choices_table("", "", long).splitlines()
     assert len(lines) > 2 and max(map(len, lines)) <= 80 and all("mla_up_proj+layernorm" in line for line in lines[2:])

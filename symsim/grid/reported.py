@@ -49,10 +49,12 @@ class Reported:
     have is 0 there.
     """
 
-    def __init__(self, variants: Variant | Group, program: Program, moved: Mapping[str, float] = MappingProxyType({})):
-        """moved: factors of symbols (`within.py`)."""
+    def __init__(
+        self, variants: Variant | Group, program: Program, moved: Mapping[str, float] = MappingProxyType({}), alike: "Reported | None" = None
+    ):
+        """moved: factors of symbols (`within.py`). alike: what is known of the same variants, whose definitions alone are others."""
         self.group = variants if isinstance(variants, Group) else group_of([variants])
-        self.program, self._moved = program, moved
+        self.program, self._moved, self._alike = program, moved, alike
         self.own = [Symbols(v) for v in self.group.variants]
         self.results = [v.result for v in self.group.variants]
         self.system = self.results[0].system
@@ -145,6 +147,8 @@ class Reported:
     @cached_property
     def _sources(self) -> tuple[list[Symbols], list[int], list[Mapping[str, Any]]]:
         """Of each family the symbols of a variant; of each variant the number of its family among them, and its own numbers."""
+        if self._alike is not None:
+            return self._alike._sources
         families = {id(own.family): own for own in self.own}
         number = {at: k for k, at in enumerate(families)}
         return list(families.values()), [number[id(own.family)] for own in self.own], self._numbers()
@@ -179,6 +183,13 @@ class Reported:
 
     @cached_property
     def slots(self) -> Slots:
+        return make_slots(self.program, self.base, *self._pipelines, self.stage_definitions)
+
+    @cached_property
+    def _pipelines(self) -> tuple[list[Line], Array]:
+        """The distinct pipelines, and which of them every point has."""
+        if self._alike is not None:
+            return self._alike._pipelines
         pp, vpp, m, group = (
             _spanning(self.group.together([own.family.size(n) for own in self.own]), len(self.program.sizes))
             for n in ("pp", "vpp", "microbatches", "group")
@@ -195,7 +206,7 @@ class Reported:
             known[key] = _cuts(codes, m, group, runs)
         cuts, which = known[key]
         lines, at = self._lines(cuts)
-        return make_slots(self.program, self.base, lines, at[which], self.stage_definitions)
+        return lines, at[which]
 
     def _lines(self, cuts: Sequence[Cut]) -> tuple[list[Line], Array]:
         """The distinct pipelines of these, and of each cut which it is. Pipelines of one grid have the same symbols."""

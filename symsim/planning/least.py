@@ -45,7 +45,7 @@ from symsim.lowering.tuned import tuned
 from symsim.pipeline.schedules import schedule_of
 from symsim.pipeline.stages import runs
 from symsim.planning.ways import BOUNDARY, KEPT_FREE, STAY, TAIL, Chosen, Derivations, Tree, Way, following, of_block, of_kernels, staying
-from symsim.program.points import values_at
+from symsim.program.points import Points
 from symsim.program.program import Program
 from symsim.program.scope import Scope
 from symsim.program.value import Value
@@ -157,7 +157,7 @@ class Tables:
         """shared: amounts of other points too."""
         self._variant, self.points, self._program, self._shared = variant, points, program, shared
         self._around = Reported(variant, program)
-        self._positions = np.unravel_index(points, program.sizes)
+        self._inside = Points(points, program.sizes)
         self._amounts: dict[Hashable, _Amounts] = {}
         self._vectors: dict[Hashable, Any] = {}
 
@@ -169,8 +169,7 @@ class Tables:
 
     def spread(self, amount: Array, at: Array) -> Array:
         """What is known over some axes, at points."""
-        found: Array = amount[tuple(p[at] if n > 1 else 0 for p, n in zip(self._positions, amount.shape))]
-        return np.broadcast_to(found, at.shape)
+        return self._inside.spread(amount, at)
 
     @cached_property
     def m(self) -> Array:
@@ -263,10 +262,10 @@ class Tables:
 
     def _reported(self, definitions: Iterable[Definition]) -> Reported:
         counted = Counted(Derivation({d.symbol: d for d in definitions}), {})
-        return Reported(replace(self._variant, result=replace(self._variant.result, counted=counted)), self._program)
+        return Reported(replace(self._variant, result=replace(self._variant.result, counted=counted)), self._program, alike=self._around)
 
     def _values(self, values: Sequence[Value]) -> list[Array]:
-        return [np.ascontiguousarray(v) for v in values_at(values, self.points, self._program.sizes)]
+        return self._inside.values(values)
 
 
 def _amounts(way: Way, name: str, around: Reported, program: Program, kernels: bool, late: bool, partly: bool) -> _Amounts:
@@ -292,7 +291,7 @@ def _known(value: Value, program: Program) -> Array:
     """A value as an array with a dimension for every axis."""
     if not value.known:
         numbers = np.arange(math.prod(program.sizes))
-        return values_at([value], numbers, program.sizes)[0].reshape(program.sizes)
+        return Points(numbers, program.sizes).values([value])[0].reshape(program.sizes)
     data = np.asarray(value.data, dtype=float)
     return data if data.ndim == len(program.sizes) else data.reshape([1] * len(program.sizes))
 

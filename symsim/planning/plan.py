@@ -21,6 +21,7 @@ from symsim.api.result import Result
 from symsim.errors import InputError, nearest
 from symsim.evaluation.elasticity import elasticities
 from symsim.evaluation.idle import idle_assumptions
+from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.quantities import QUANTITIES
 from symsim.grid.axes import Axis
 from symsim.grid.collection import no_collection
@@ -28,6 +29,8 @@ from symsim.grid.command import Point
 from symsim.grid.family import DERIVED, Family
 from symsim.grid.names import field_of
 from symsim.grid.space import Space
+from symsim.grid.stored import Asked as Derivable
+from symsim.grid.stored import evaluations
 from symsim.inputs.models import LoadedModel
 from symsim.inputs.settings import text_of
 from symsim.inputs.strategies import Ranks, on_ranks, read_strategy
@@ -98,15 +101,21 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Choice:
-    """A strategy of a plan, with all that symsim says of it."""
+    """A strategy of a plan. known: its numbers."""
 
+    asked: Asked
     options: Mapping[str, Any]
-    result: Result
+    known: Evaluation
+
+    @cached_property
+    def result(self) -> Result:
+        """All that symsim says of it, derived where more than numbers is asked for."""
+        return self.asked.evaluated(self.options)
 
     @property
     def text(self) -> str:
         """As -s takes it: what differs from the defaults."""
-        given = self.result.strategy.model_dump(mode="json", exclude_unset=True, exclude_defaults=True)
+        given = self.known.strategy.model_dump(mode="json", exclude_unset=True, exclude_defaults=True)
         told = {**{n: v for n, v in given.items() if n != "dp"}, "world": self.options["world"]}
         return ",".join(f"{n}={text_of(v)}" for n, v in told.items())
 
@@ -232,9 +241,9 @@ class Plan:
 def flat(choice: Choice) -> dict[str, Any]:
     """The numbers that a sweep has columns for, by the same names."""
     names = ("time.step", "tokens_per_second", "mfu", "hfu", "memory.peak", "cost_per_trillion_tokens", "energy_per_trillion_tokens")
-    known = choice.result.step_numbers
+    known = choice.known.step_numbers
     there = [n for n in names if "." in n or n in known]
-    return {"strategy": choice.text, **{n: choice.result.value(n) for n in there}, "binds": next(iter(choice.binds))}
+    return {"strategy": choice.text, **{n: choice.known.value(n) for n in there}, "binds": next(iter(choice.binds))}
 
 
 def plan(
@@ -293,7 +302,7 @@ def plan(
     if not fits:
         smallest = _smallest(asked, fits_with)
         search, rows = _searched(asked, None, "memory.peak", top, progress)
-    best = [Choice(options, asked.evaluated(options)) for options in rows]
+    best = [Choice(asked, options, known) for options, known in zip(rows, _known(asked, search, rows))]
     certificate = _certificate(search, _goal_at(GOALS[goal] if fits else "memory.peak", best[0]))
     return Plan(asked, GOALS[goal], best, certificate, fits_with, fits, smallest, time.perf_counter() - began)
 
@@ -317,7 +326,7 @@ def _goal_at(goal: str, best: Choice) -> Callable[[float], float]:
     """What the goal is of a step of so many seconds (or a peak of so many bytes), on these ranks with this batch."""
     if goal == "memory.peak":
         return lambda least: least
-    value, step = float(best.result.value(goal)), float(best.result.value("time.step"))
+    value, step = float(best.known.value(goal)), float(best.known.value("time.step"))
     # tokens a second fall with the step, what a token costs rises with it
     return lambda least: value * step / least if goal == "tokens_per_second" else value * least / step
 
@@ -353,6 +362,16 @@ def _searched(asked: Asked, share: float | None, objective: str, top: int, progr
     if not search.account.evaluated and not search.account.larger:
         raise InputError(f"nothing in the space can run: {_reason(search)}")
     return search, [{**options, **_sizes_at(search.space, one.point), **one.options, "world": asked.world} for one in found]
+
+
+def _known(asked: Asked, search: Search, rows: Sequence[Mapping[str, Any]]) -> list[Evaluation]:
+    """The numbers of strategies, by their options: of what passes make, the search made most."""
+    derivable = []
+    for base in map(asked.base, rows):
+        strategy = on_ranks(base.strategy, base.ranks)
+        system = search.space.system(base.system, base.system_changes)
+        derivable.append(Derivable(base.architecture, strategy, base.assumptions, base.symbols, system))
+    return evaluations(derivable, search.memories)
 
 
 def _sizes_at(space: Space, point: int) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from symsim.planning.least import OF_TRAINED, AllPasses, Least, Tables, Trees, e
 from symsim.planning.members import Members, Part, Parts, Ruled, members_of, parted
 from symsim.planning.ways import Derivations, answers_that_vary, rows_of
 from symsim.program.base import Base
-from symsim.program.points import values_at
+from symsim.program.points import Points
 from symsim.program.program import SHARED_SMALL, Program
 
 # bounds and values are sums of the same terms in other orders; closer than this they count as equal
@@ -98,7 +98,7 @@ class Search:
         self._new: list[tuple[tuple[str, ...], int, Found]] = []
         self._waiting: list[tuple[float, int, int, Cell]] = []
         self._order = count()
-        self._memories = Memories()
+        self.memories = Memories()
         self._rows = [rows_of(choice) for choice in self.choices]
         self._trees: dict[str, Trees] = {}
         self._passes = AllPasses()
@@ -274,10 +274,10 @@ class Search:
             if rows.rows[0] is not None and self._made_first.isdisjoint(rows.names):
                 first |= rows.rows[0]
         base = replace(asked, strategy=asked.strategy.model_copy(update=first))
-        key = repr((self._memories.spelt(base.trained, base.assumptions, base.system), shape(base.strategy, base.trained)))
+        key = repr((self.memories.spelt(base.trained, base.assumptions, base.system), shape(base.strategy, base.trained)))
         if key not in self._trees:
             assert base.system is not None
-            memory, model = self._memories.of(base.trained, base.assumptions, base.system)
+            memory, model = self.memories.of(base.trained, base.assumptions, base.system)
             of = Derivations(memory, model, base.strategy, base.system, base.assumptions, self._rows, self._answers)
             self._trees[key] = Trees(base, of, self._passes)
         return self._trees[key]
@@ -356,7 +356,7 @@ class Search:
             at = at if at is not None else self._free_choice(name, cell.rows)
         if at is not None:
             return at
-        memory, model = self._memories.of(asked.trained, asked.assumptions, asked.system)
+        memory, model = self.memories.of(asked.trained, asked.assumptions, asked.system)
         result = evaluated(model, asked.strategy, asked.assumptions, asked.overrides, asked.system, memory=memory)
         self.account.derivations += 1
         heard = dict(order_of(memory.done)[0]) | dict.fromkeys(self._trees_of(asked).first)
@@ -368,7 +368,7 @@ class Search:
                 return at
         reported = Reported(self._variant(part, result), self._program)
         wanted = [reported.quantity(name) for name in (self.goal.objective, "memory.peak", "memory.reserve", "memory.capacity")]
-        values, peak, reserve, capacity = values_at(wanted, cell.points, self.space.sizes)
+        values, peak, reserve, capacity = Points(cell.points, self.space.sizes).values(wanted)
         self.account.evaluated += len(cell.points) * self._members(cell.rows)
         good = values == values
         if self.goal.share is not None:

@@ -73,7 +73,7 @@ def _placed(plan: Plan) -> list[tuple[str, Choice]]:
 
 
 def _title(first: Choice) -> str:
-    system = first.result.system
+    system = first.known.system
     return f": {system.title}" if system is not None and system.title else ""
 
 
@@ -88,11 +88,11 @@ def choices_table(title: str, named: str, choices: Sequence[tuple[str, Choice]])
 
 
 def choices_rows(named: str, choices: Sequence[tuple[str, Choice]]) -> tuple[list[str], list[list[str]]]:
-    degrees = [n for n in _DEGREES if any(getattr(c.result.strategy, n) not in (1, None) for _, c in choices)]
-    degrees += ["zero"] if len({c.result.strategy.zero for _, c in choices}) > 1 else []
+    degrees = [n for n in _DEGREES if any(getattr(c.known.strategy, n) not in (1, None) for _, c in choices)]
+    degrees += ["zero"] if len({c.known.strategy.zero for _, c in choices}) > 1 else []
     rows = []
     for place, choice in choices:
-        strategy, value = choice.result.strategy, choice.result.value
+        strategy, value = choice.known.strategy, choice.known.value
         rows.append(
             [
                 place,
@@ -114,13 +114,13 @@ def _degree(strategy: Strategy, name: str) -> str:
 
 
 def _recompute(choice: Choice) -> str:
-    strategy = choice.result.strategy
+    strategy = choice.known.strategy
     return "+".join(strategy.recompute_modules) if strategy.recompute == "selective" else strategy.recompute
 
 
 def _no_fit(plan: Plan) -> str:
     share = "" if plan.share == 1 else f"{plan.share:.0%} of "
-    said = f"Nothing fits in {share}{human(int(plan.best[0].result.value('memory.capacity')), BYTE)}; the least memory of each kind"
+    said = f"Nothing fits in {share}{human(int(plan.best[0].known.value('memory.capacity')), BYTE)}; the least memory of each kind"
     more = f"{plan.smallest:,} accelerators are enough" if plan.smallest is not None else f"nor on up to {plan.furthest:,} accelerators"
     return f"{said} ({more})"
 
@@ -169,7 +169,7 @@ def _lead(plan: Plan) -> str:
     """How far the next kind is behind, beside how far the formulas may be off."""
     if not plan.fits or len(plan.best) < 2 or plan.best[0].result.interval is None:
         return ""
-    first, second = (float(c.result.value("time.step")) for c in plan.best[:2])
+    first, second = (float(c.known.value("time.step")) for c in plan.best[:2])
     within = plan.best[0].result.interval
     behind, half = second / first - 1, (within.high - within.low) / (2 * first)
     said = "less than" if behind < half else "more than"
