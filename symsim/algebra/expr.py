@@ -434,6 +434,23 @@ def expr(value: "Expr | Number") -> Expr:
     return _made({(): value} if value else {}) if type(value) is int else Expr({(): value})
 
 
+def summed(parts: Iterable[Expr]) -> Expr:
+    """The sum of expressions, as `+` of one after the other."""
+    terms: dict[Monomial, Number] = {}
+    for part in parts:
+        for monomial, coefficient in part.terms.items():
+            before = terms.get(monomial)
+            if before is None:
+                terms[monomial] = coefficient
+                continue
+            both = before + coefficient
+            if both:
+                terms[monomial] = both if type(both) is int else _plain(both)
+            else:
+                del terms[monomial]
+    return _made(terms)
+
+
 @lru_cache(maxsize=1 << 12)
 def symbol(name: str) -> Expr:
     return _made({((Symbol(name), 1),): 1})

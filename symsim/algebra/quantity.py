@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from symsim.algebra.expr import ONE, Expr, Number, expr
+from symsim.algebra.expr import ONE, Expr, Number, expr, summed
 from symsim.algebra.key import Key
 
 
@@ -77,10 +77,12 @@ class Quantity:
 
 def total(quantities: Iterable[Quantity], unit: Unit) -> Quantity:
     """The sum of quantities of one unit (zero of that unit when there are none)."""
-    result = Quantity(expr(0), unit)
-    for quantity in quantities:
-        result = result + quantity
-    return result
+    several = []
+    for one in quantities:
+        if one.unit is not unit and one.expr:
+            Quantity(expr(1), unit)._same_unit(one)
+        several.append(one.expr)
+    return Quantity(summed(several), unit)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
-from symsim.algebra.expr import ZERO, Expr, maximum, symbol
+from symsim.algebra.expr import ZERO, Expr, maximum, summed, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, of_block
 from symsim.algebra.kinds import in_words
@@ -216,8 +216,9 @@ def _host(lowered: Lowered, name: str, remembered: Remembered, kernels: Iterable
         return ZERO
     run = list(kernels)
     alone, graphs = launched(profile, name, placed, [i for i, _ in run])
-    run = [(i, label) for i, label in run if i in set(alone)]
-    made = sum((launches(placed, i, profile, backward=bool(backward), label=label) for i, label in run), ZERO) * symbol("t_launch")
+    apart = set(alone)
+    run = [(i, label) for i, label in run if i in apart]
+    made = summed(launches(placed, i, profile, backward=bool(backward), label=label) for i, label in run) * symbol("t_launch")
     if backward is None and not profile.strategy.gradient_accumulation_fusion:
         made = 2 * made
     if graphs and backward is not None:

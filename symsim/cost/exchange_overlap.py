@@ -56,8 +56,10 @@ def left_of_exchange(
         found += [q for (i, kind), q in gradients.items() if ("weights" if kind == "wgrad" else "inputs") in phases and inside(i)]
         return total(found, SECOND)
 
+    before, behind = _between(remembered, first, last)
+
     def experts(i: int) -> bool:
-        return _between(remembered, first, last)[0] < i < _between(remembered, first, last)[1]
+        return before < i < behind
 
     def rest(i: int) -> bool:
         return not experts(i)
