@@ -95,20 +95,21 @@ def tabulate(function: Callable[[Any], Any], fields: Mapping[str, Any], seen: se
         _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
         if len(first) > _MOST_ASKED:
             raise InputError(f"{', '.join(varying)} take {len(first):,} different values together, too many to check (at most {_MOST_ASKED:,})")
-        flat = [a.reshape(-1) for a in arrays]
-        values = []
-        missed: set[str] = set()
-        constants = {n: v for n, v in fields.items() if not isinstance(v, np.ndarray)}
-        stand_in = {n: v.reshape(-1)[0].item() for n, v in fields.items() if isinstance(v, np.ndarray)}
-        for at in first:
-            watched = Watched({**constants, **stand_in, **{n: f[at].item() for n, f in zip(varying, flat)}})
-            values.append(function(watched))
-            seen |= watched.read
-            missed |= {n for n in watched.read if n not in read and isinstance(fields[n], np.ndarray)}
-            if missed:
-                break
+        made, missed, heard = [], set[str](), set(read)
+        values = {n: v.reshape(-1)[0].item() if isinstance(v, np.ndarray) else v for n, v in fields.items()}
+        watched = Watched(values)
+        for at in zip(*(a.reshape(-1)[first].tolist() for a in arrays)):
+            values.update(zip(varying, at))
+            watched.read.clear()
+            made.append(function(watched))
+            if not watched.read <= heard:
+                heard |= watched.read
+                missed = {n for n in watched.read if n not in read and isinstance(fields[n], np.ndarray)}
+                if missed:
+                    break
+        seen |= heard
         if not missed:
-            return np.array(values)[inverse.reshape(codes.shape)]
+            return np.array(made)[inverse.reshape(codes.shape)]
         read |= missed
 
 

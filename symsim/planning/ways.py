@@ -37,7 +37,7 @@ from symsim.inputs.system import System
 from symsim.inputs.traced import Before, Made, Memory, once, order_of, parts_of
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import Differentiated
-from symsim.lowering.lower import declared_block, declared_under, differentiated, placed_under, remembered
+from symsim.lowering.lower import blocks_of, declared_block, differentiated, placed_under, remembered
 from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
 from symsim.lowering.tuned import tuned
@@ -387,10 +387,15 @@ def _of_weights(made: Differentiated, profile: Profile) -> Differentiated:
     return made if OPTIMIZERS[strategy.optimizer].by_shape or strategy.offload_operations is not None else of_weights(made)
 
 
+@once
+def _by_weights(profile: Profile, mesh: Mesh) -> dict[str, Differentiated]:
+    return {name: _of_weights(differentiated(declared_block(profile, mesh, name), profile, mesh), profile) for name in blocks_of(profile.model)}
+
+
 def _before_kept(model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> tuple[Lowered, Lowered]:
     """Without what is kept for backward; and with the messages that backward sends whatever is kept."""
-    profile, mesh, declared = declared_under(model, strategy, given)
-    made = {name: _of_weights(differentiated(one, profile, mesh), profile) for name, one in declared.items()}
+    profile, mesh = placed_under(model, strategy, given)
+    made = _by_weights(profile, mesh)
     strict, sending = ({name: kind(one) for name, one in made.items()} for kind in (_Block, _Sending))
     parts = [("block early", strict), ("checkpointed early", _Unknown()), ("block sending", sending), ("checkpointed sending", _Unknown())]
     found = [cast(Mapping[str, Remembered], parts_of(strategy, kind, blocks)) for kind, blocks in parts]
