@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from symsim.algebra.kinds import DEPTH, EMBEDDING, HEAD
 from symsim.cost.count import counted_parameters
 from symsim.cost.gathering import replicated
-from symsim.cost.reduce import BUCKET_SIZE, BUCKET_SIZE_PER_RANK, expert_groups
+from symsim.cost.reduce import bucket_size, expert_groups, shards
 from symsim.evaluation.numbers import Evaluation
 from symsim.ir.block import Tensor
 from symsim.lowering.differentiate import elements
@@ -46,23 +46,20 @@ def gradient_buffers(result: Evaluation, stage: Stage) -> list[Buffer]:
 
     Only the first chunk of the first stage has several buckets (Megatron-Core disables bucketing on later chunks and stages).
     """
-    strategy = result.strategy
-    ranks = {"dense": strategy.dp * strategy.cp, "expert": strategy.expert_dp}
-    separate = expert_groups(result.lowered)
+    strategy, separate = result.strategy, expert_groups(result.lowered)
+    sharing = {kind: shards(result.lowered, kind == "expert") for kind in ("dense", "expert")}
+    size = int(bucket_size(strategy, sharing["dense"].ranks).evaluate(result.values))
     made = []
     for chunk in range(len(stage.chunks)):
         owned: dict[str, list[tuple[int, bool]]] = {"dense": [], "expert": []}
-        for size, module, alone in _parameters(result, stage, chunk):
-            owned["expert" if separate and module == "experts" else "dense"].append((size, alone))
-        size = strategy.ddp_bucket_size or max(BUCKET_SIZE, BUCKET_SIZE_PER_RANK * ranks["dense"])
+        for held, module, alone in _parameters(result, stage, chunk):
+            owned["expert" if separate and module == "experts" else "dense"].append((held, alone))
         limit = size if stage.index == chunk == 0 else None
         for kind, sizes in owned.items():
             if sizes:
-                shard = ranks[kind] // strategy.num_distributed_optimizer_instances
-                if replicated(strategy, kind == "expert"):
-                    shard = ranks[kind]
-                elif kind == "expert" and strategy.expert_shard_ranks is not None:
-                    shard = strategy.expert_shard_ranks
+                # what every rank has whole is padded for those that own its states
+                over = sharing[kind].ranks if replicated(strategy, kind == "expert") else sharing[kind].shard
+                shard = int(over.evaluate(result.values))
                 padded = strategy.zero > 0
                 split = buckets(sizes, shard, limit, padded, padded and strategy.pad_buckets_for_high_nccl_busbw)
                 made.append(Buffer(chunk, kind, shard, tuple(split), sum(fills(sizes, limit, padded))))
