@@ -16,8 +16,10 @@ from symsim.algebra.key import of_stage
 from symsim.algebra.quantity import Quantity
 from symsim.errors import InputError
 from symsim.evaluation.evaluated import evaluated
-from symsim.grid import engines, stored
+from symsim.grid import engines, stored, work
+from symsim.grid import sweep as swept
 from symsim.grid.api import sweep
+from symsim.grid.processes import beside
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.deciding import DEGREES, SIZES, deciding
 from symsim.inputs.models import load_model
@@ -279,6 +281,27 @@ def test_what_is_placed_by_names_or_of_drawn_rows_is_derived_by_itself() -> None
         strategy = load_strategy(None, given)
         assert evaluated(model, strategy, memory=memory).derivation.definitions == evaluated(model, strategy).derivation.definitions
     assert not memory.runs
+
+
+@pytest.mark.parametrize("asked", [{"top": 20, "by": "time.step"}, {"pareto": "time.step,memory.peak"}])
+@pytest.mark.parametrize("where", ["memory.peak <= 20e9 and time.bubble < 0.4 * time.step", "memory.peak > 1e15"])
+def test_conditions_that_another_process_finds_hold_at_the_same_points(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], where: str) -> None:
+    axes = ["tp=1,2", "pp=1,2", "zero=0,1", "recompute=none,full", "micro_batch_size=1,2"]
+    begun: list[int] = []
+
+    def counted(run: Any) -> Any:
+        begun.append(1)
+        return beside(run)
+
+    def rows(workers: int) -> dict[str, list[Any]]:
+        found = sweep("llama3.2-1b", axes, strategy="dp=2,global_batch_size=8", system="h100-sxm", where=where, workers=workers, **asked)
+        return {name: list(values) for name, values in found.rows.items()}
+
+    monkeypatch.setattr(swept, "_FORK_VARIANTS", 2)
+    monkeypatch.setattr(work, "beside", counted)
+    alone = rows(1)
+    assert not begun and bool(alone["tp"]) == (where[-4:] != "1e15")
+    assert rows(2) == alone and begun
 
 
 def test_parts_that_other_processes_make_give_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from operator import attrgetter
+from functools import cached_property, lru_cache, reduce
+from operator import attrgetter, mul
 from typing import Any, Union
 
 from symsim.algebra.operators import EXACT, FUNCTIONS, Number
@@ -106,6 +106,17 @@ def _plain(value: Number) -> Number:
     return value.numerator if type(value) is Fraction and value.denominator == 1 else value
 
 
+def _add(terms: dict[Monomial, Number], more: Mapping[Monomial, Number]) -> dict[Monomial, Number]:
+    for monomial, coefficient in more.items():
+        before = terms.get(monomial)
+        total = coefficient if before is None else before + coefficient
+        if total:
+            terms[monomial] = total if type(total) is int else _plain(total)
+        else:
+            del terms[monomial]
+    return terms
+
+
 def _made(terms: dict[Monomial, Number]) -> "Expr":
     """Of coefficients that are plain and not zero."""
     result = object.__new__(Expr)
@@ -151,15 +162,7 @@ class Expr:
         other = expr(other)
         if not self.terms or not other.terms:
             return other if other.terms else self
-        terms = dict(self.terms)
-        for monomial, coefficient in other.terms.items():
-            before = terms.get(monomial)
-            total = coefficient if before is None else before + coefficient
-            if total:
-                terms[monomial] = total if type(total) is int else _plain(total)
-            else:
-                del terms[monomial]
-        return _made(terms)
+        return _made(_add(dict(self.terms), other.terms))
 
     __radd__ = __add__
 
@@ -436,19 +439,7 @@ def expr(value: "Expr | Number") -> Expr:
 
 def summed(parts: Iterable[Expr]) -> Expr:
     """The sum of expressions, as `+` of one after the other."""
-    terms: dict[Monomial, Number] = {}
-    for part in parts:
-        for monomial, coefficient in part.terms.items():
-            before = terms.get(monomial)
-            if before is None:
-                terms[monomial] = coefficient
-                continue
-            both = before + coefficient
-            if both:
-                terms[monomial] = both if type(both) is int else _plain(both)
-            else:
-                del terms[monomial]
-    return _made(terms)
+    return _made(reduce(_add, (part.terms for part in parts), {}))
 
 
 @lru_cache(maxsize=1 << 12)
@@ -500,10 +491,7 @@ def sqrt(value: "Expr | Number") -> Expr:
 
 
 def product(factors: Iterable["Expr | Number"]) -> Expr:
-    result = ONE
-    for factor in factors:
-        result = result * factor
-    return result
+    return reduce(mul, factors, ONE)
 
 
 ZERO = Expr({})

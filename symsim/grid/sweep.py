@@ -48,6 +48,8 @@ ROWS_POINTS = 1 << 18
 # where a scan would take longer than finding out whether bounds are tight
 BOUNDS_FROM = 200_000_000
 BOUNDS_FROM_COMPILED = 4_000_000_000
+# of so many variants lowering is worth a process
+_FORK_VARIANTS = 64
 # the largest float below 2^63
 _MOST = 2.0**63 - 1024
 
@@ -148,8 +150,17 @@ class Sweep:
                 self._program = Program(self.space.sizes, small=SMALL if len(self.variants) == 1 else SHARED_SMALL)
             most = None if self.question.objectives else ROWS_POINTS
             with no_collection():
-                self._works[index] = Work(self.groups[index], self.question, self._program, most_points=most, backend=self.backend)
+                self._works[index] = Work(
+                    self.groups[index], self.question, self._program, most_points=most, backend=self.backend, apart=self._apart(index)
+                )
         return self._works[index]
+
+    def _apart(self, index: int) -> bool:
+        """Whether a process beside this one is worth it, which finds the points that meet conditions while this one finds objectives: of one part,
+        the lowering of which is the work."""
+        group, asked = self.groups[index], self.question
+        alone = self.workers > 1 and len(self.parts) == 1 and not self._by_bounds(index)
+        return alone and bool(asked.objectives and asked.where) and len(group.variants) >= _FORK_VARIANTS and group.points < TASK_POINTS
 
     def forget(self, index: int) -> None:
         """Let go of a group's kernel and its arrays."""

@@ -6,6 +6,7 @@ it, so that they do not depend on how the grid is walked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
@@ -15,12 +16,14 @@ import numpy as np
 from symsim.errors import InputError
 from symsim.grid.family import Array
 from symsim.grid.group import Group
-from symsim.grid.question import Question, shown, values_of
+from symsim.grid.processes import Receive, Send, beside
+from symsim.grid.question import Question, objective, shown, values_of, wanted
 from symsim.grid.reported import Reported
 from symsim.program import c_kernel
 from symsim.program.numpy_kernel import LONGEST, NumpyKernel
 from symsim.program.plan import C_LOOP, NUMPY_CALL, Plan, make_plan
 from symsim.program.program import SMALL, Program, restricted
+from symsim.program.value import Value
 
 _ROOM = 1 << 14
 # fewer points are walked by NumPy before a kernel is compiled
@@ -187,13 +190,40 @@ class Rows:
         return numbers[order], [c[order] for c in columns]
 
 
+def _values_apart(question: Question, reported: Reported) -> list[Value]:
+    """As `values_of`; which points are wanted is found by a process beside this one, point by point."""
+    group, program = reported.group, reported.program
+    # both need the stages
+    assert reported.slots.slots
+
+    def find(send: Send, _: Receive) -> None:
+        own, values = restricted([wanted(question, reported)], group.chosen, program.small)
+        plan, found = make_plan(own, values, longest=LONGEST, call=NUMPY_CALL), Rows(0)
+        found.begin(Numbering(plan, group.chosen, program.sizes), plan.length)
+        NumpyKernel(plan, None).scan(0, plan.blocks, found)
+        send(found.rows()[0].tobytes())
+
+    _, receive, end = beside(find)
+    try:
+        objectives = [objective(question, reported, k) for k in range(len(question.objectives))]
+        numbers = np.frombuffer(receive(), dtype=np.int64)
+    finally:
+        end()
+    there = np.zeros(math.prod(program.sizes), dtype=bool)
+    there[numbers] = True
+    return [*objectives, program.array(there.reshape(program.sizes))]
+
+
 class Work:
     """A group of variants made ready to be walked for a question. texts: of columns that are options, what each variant has."""
 
-    def __init__(self, group: Group, question: Question, program: Program, *, most_points: int | None = None, backend: str = "auto"):
+    def __init__(
+        self, group: Group, question: Question, program: Program, *, most_points: int | None = None, backend: str = "auto", apart: bool = False
+    ):
+        """apart: whether a process beside this one may find the points that are wanted."""
         self.group, self.question = group, question
         reported = Reported(group, program)
-        values = values_of(question, reported)
+        values = _values_apart(question, reported) if apart else values_of(question, reported)
         self.texts: dict[str, list[str]] = {}
         if not question.objectives:
             for name in question.columns:
