@@ -21,13 +21,14 @@ def escape(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|#$~])", r"\\\1", " ".join(text.split(" "))).replace("\n", " ")
 
 
-def inline(cell: Cell) -> str:
+def inline(cell: Cell, bar: str = "|") -> str:
+    """bar: how code has one."""
     made = []
     for span in as_spans(cell):
         if isinstance(span, (Math, Printed)):
             made.append(f"$`{span.latex}`$" if span.latex else "")
         elif isinstance(span, Code):
-            made.append(f"`{span.text.replace('`', chr(39)).replace('|', '/')}`" if span.text else "")
+            made.append(f"`{span.text.replace('`', chr(39)).replace('|', bar)}`" if span.text else "")
         elif isinstance(span, Emphasis):
             made.append(f"*{escape(span.text.strip())}*" + " " * span.text.endswith(" "))
         elif isinstance(span, Fold):
@@ -40,8 +41,8 @@ def inline(cell: Cell) -> str:
 
 
 def row(row: Row, columns: int) -> str:
-    """Cells between bars; a heading over rows goes into its first cell."""
-    cells = [inline(c) for c in row.cells] + [""] * (columns - len(row.cells))
+    """Cells between bars, which a table takes out of code too unless they are escaped; a heading over rows goes into its first cell."""
+    cells = [inline(c, r"\|") for c in row.cells] + [""] * (columns - len(row.cells))
     if row.role in ("group", "total"):
         cells = [f"**{c}**" if c and not c.startswith("$") else c for c in cells]
     return "| " + " | ".join(cells) + " |"
