@@ -174,7 +174,7 @@ def of_sizes(draw: random.Random, one: Grid, result: Result) -> Iterator[str]:
     if strategy.global_batch_size is not None:
         return
     # what an expert takes at most is rounded up
-    rounded = strategy.moe_expert_capacity_factor is not None
+    rounded = strategy.moe_expert_capacity_factor is not None or strategy.moe_router_padding_for_quantization
     twice = None if rounded else with_options(one, micro_batch_size=2 * strategy.micro_batch_size, num_microbatches=strategy.microbatches)
     if twice is not None:
         for name in ("F", "G", "R"):
@@ -185,7 +185,8 @@ def of_sizes(draw: random.Random, one: Grid, result: Result) -> Iterator[str]:
             if not a <= b <= 2 * a + 4096:
                 yield f"micro_batch_size={2 * strategy.micro_batch_size}: stage {stage.index} keeps {float(b)}, of {float(a)}"
     # rows without padding are as long as their documents
-    longer = None if strategy.padding_free else with_options(one, seq_length=2 * strategy.seq_length, num_microbatches=strategy.microbatches)
+    unlike = strategy.padding_free or rounded
+    longer = None if unlike else with_options(one, seq_length=2 * strategy.seq_length, num_microbatches=strategy.microbatches)
     if longer is not None:
         for name in ("F", "G", "R"):
             # a convolution that pads a row has a few more at its ends
