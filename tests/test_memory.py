@@ -225,6 +225,20 @@ def test_no_forward_is_left_to_pair() -> None:
         assert of_stage(plain)["peak"] == of_stage(paired)["peak"]
 
 
+@pytest.mark.parametrize(("model", "settings"), [("llama3-8b", {}), ("llama3.2-1b", {}), ("mixtral-8x7b", {"ep": 4}), ("deepseek-v3", {"ep": 4})])
+def test_a_rank_of_dualpipe_holds_the_parameters_of_two_stages(model: str, settings: dict[str, Any]) -> None:
+    """The table of words, which multi-token prediction needs at the other end, is held once."""
+    one, both = (made(model, pp=4, dp=4, num_microbatches=8, schedule=schedule, **settings) for schedule in ("1f1b", "dualpipe"))
+    own = [rank["total"] for rank in one.to_json()["params"]["per_rank"]]
+    experts = [rank["expert"] for rank in one.to_json()["params"]["per_rank"]]
+    twice = min(one.model.mtp_num_layers, 1) * one.numbers["P_embedding_embedding"]
+    held = [a + b - (twice if stage in (0, 3) else 0) for stage, (a, b) in enumerate(zip(own, reversed(own)))]
+    found = both.to_json()["params"]["per_rank"]
+    assert [rank["total"] for rank in found] == held and both.value("params.per_rank") == max(held)
+    assert [rank["expert"] for rank in found] == [a + b for a, b in zip(experts, reversed(experts))]
+    assert [2 * total for total in held] == [stage["weights"] for stage in both.to_json()["memory"]["stages"]]
+
+
 def test_dualpipe_counts_the_pair_once() -> None:
     """Its p + 1 chunks hold the one that is being filled: a pair adds what a layer's worst kernel holds beyond what is saved."""
     settings: dict[str, Any] = {"ep": 4, "pp": 4, "num_microbatches": 8, "schedule": "dualpipe"}

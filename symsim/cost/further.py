@@ -196,8 +196,9 @@ def _by_module(book: Derivation, lowered: Lowered) -> None:
     modules = dict.fromkeys(d.key.module for d in book.of("P", scope="block") if d.key.module)
     held = {module: {d.symbol: d.key.expr for d in book.of("P", scope="block", module=module)} for module in modules}
     held["lm_head"] = held.get("lm_head", {}) | {d.symbol: d.key.expr for d in book.of("P_output")}
-    # the dense and the expert part together, of which the parameters of a stage are the sum
-    _shared_out(book, of_stage("P"), ELEMENT, held, sum((book[of_stage("P", part)].expr for part in ("dense", "expert")), ZERO))
+    # the dense and the expert part together, of which the parameters of a stage are the sum, and those of the other stage that a rank holds
+    parts = [of_stage("P", part + other) for other in ("", "_across") for part in ("dense", "expert")]
+    _shared_out(book, of_stage("P"), ELEMENT, held, sum((book[part].expr for part in parts if part in book), ZERO))
 
 
 def _shared_out(book: Derivation, whole: Key, unit: Unit, shares: Mapping[str, Mapping[str, Expr]], body: Expr | None = None) -> None:

@@ -7,12 +7,14 @@ from symsim.algebra.formula import Derivation
 from symsim.algebra.key import of_block, of_stage
 from symsim.algebra.kinds import HEAD
 from symsim.algebra.quantity import ELEMENT, Quantity, total
+from symsim.cost.mirrored import of_other
 from symsim.inputs.traced import once
 from symsim.ir.block import MODULES
 from symsim.ir.roles import role_of
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import elements
 from symsim.lowering.lowered import Lowered
+from symsim.pipeline.schedules import schedule_of
 from symsim.pipeline.stages import holds
 
 
@@ -97,13 +99,10 @@ def stage_parameters(book: Derivation, lowered: Lowered) -> None:
         unit=ELEMENT,
         latex=r"P^{(i)}_{\mathrm{expert}}",
     )
-    book.define(
-        of_stage("P"),
-        Quantity(of_stage("P", "dense").expr, ELEMENT) + Quantity(of_stage("P", "expert").expr, ELEMENT),
-        "parameters of one rank of stage i",
-        unit=ELEMENT,
-        latex=r"P^{(i)}",
-    )
+    both, meaning = of_stage("P", "dense").expr + of_stage("P", "expert").expr, "parameters of one rank of stage i"
+    if schedule_of(lowered.profile.strategy).placement == "mirrored":
+        both, meaning = both + of_other(book, lowered.profile.model, both), f"{meaning}, and of stage j = pp - 1 - i, which it holds too"
+    book.define(of_stage("P"), Quantity(both, ELEMENT), meaning, unit=ELEMENT, latex=r"P^{(i)}")
     if some_frozen(lowered):
         _stage_trained(book, lowered)
 

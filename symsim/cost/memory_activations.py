@@ -11,8 +11,8 @@ from symsim.algebra.kinds import DEPTH, HEAD, in_words
 from symsim.algebra.quantity import BYTE, NONE, Quantity
 from symsim.cost.count import label
 from symsim.cost.deferred import deferred, define_waiting
-from symsim.cost.memory_mirrored import mirrored, of_other
 from symsim.cost.memory_rank import LIVENESS, Rank, ahead, away, define_away, define_stage, saved_layers, stream, total
+from symsim.cost.mirrored import of_other
 from symsim.cost.repeated import kept_whole
 from symsim.cost.workspace import Delayed, Moment, backward_moments, forward_moments
 from symsim.inputs.strategy import Strategy
@@ -129,9 +129,9 @@ def define_activations(rank: Rank) -> Activations:
 def _in_flight_besides(rank: Rank, alive: Expr, saved: Expr) -> Expr:
     """Of all micro-batches in flight but the last of stage i; of a rank that holds two stages, as many of each as have passed it and not
     come back: pp - i of stage i and i + 1 of the other."""
-    if not mirrored(rank):
+    if rank.schedule.placement != "mirrored":
         return (alive - 1) * saved
-    return (symbol("pp") - symbol("i") - 1) * saved + (symbol("i") + 1) * of_other(rank, saved)
+    return (symbol("pp") - symbol("i") - 1) * saved + (symbol("i") + 1) * of_other(rank.book, rank.model, saved)
 
 
 def _last_chunk(rank: Rank) -> tuple[Expr, Expr]:

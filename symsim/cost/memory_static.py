@@ -14,9 +14,9 @@ from symsim.cost.count import counted_parameters
 from symsim.cost.exchange_buffers import exchange_buffers
 from symsim.cost.gathering import never_sharded
 from symsim.cost.held import some_frozen, trained_part
-from symsim.cost.memory_mirrored import mirrored, of_both
 from symsim.cost.memory_narrow import narrow_copies, narrowed_copies
 from symsim.cost.memory_rank import Rank, define_stage, rational, total
+from symsim.cost.mirrored import of_other
 from symsim.cost.orthogonal import orthogonal_temporaries
 from symsim.cost.reduce import bucket_size, expert_groups, reductions, shards
 from symsim.cost.states import kept_beside_update, main_type, parameter_type, states
@@ -109,7 +109,7 @@ def define_static(rank: Rank) -> Static:
     kept_weights = define_stage(
         rank,
         of_stage("M", "weights"),
-        held.get("weights", of_both(rank, weights)),
+        held.get("weights", _of_both(rank, weights)),
         ("parameters, with the forms in which a recipe keeps them" if strategy.fp8 != "none" else "parameters")
         + (", and those of reference models" if strategy.reference_models else ""),
         r"M^{(i)}_{\mathrm{weights}}",
@@ -119,7 +119,7 @@ def define_static(rank: Rank) -> Static:
     gradients = define_stage(
         rank,
         of_stage("M", "gradients"),
-        held.get("gradients", of_both(rank, _gradients(rank))),
+        held.get("gradients", _of_both(rank, _gradients(rank))),
         "gradients accumulated over the step",
         r"M^{(i)}_{\mathrm{gradients}}",
         source="Megatron-Core distributed/param_and_grad_buffer.py; ZeRO, arXiv:1910.02054, sec. 3 and 5",
@@ -133,7 +133,7 @@ def define_static(rank: Rank) -> Static:
     optimizer = define_stage(
         rank,
         of_stage("M", "optimizer"),
-        held.get("optimizer", (of_both(rank, kept_states) / 2 if mirrored(rank) else kept_states) * (1 - away)),
+        held.get("optimizer", (_of_both(rank, kept_states) / 2 if _holds_two(rank) else kept_states) * (1 - away)),
         "optimizer states: the copy that is updated, and its moments",
         r"M^{(i)}_{\mathrm{optimizer}}",
         source=_SOURCE_OF_ADAM if strategy.optimizer == "adam" else OPTIMIZERS[strategy.optimizer].source,
@@ -321,6 +321,15 @@ def _at_once(rank: Rank, width: int | Fraction) -> Expr:
 def _define_elements(rank: Rank, which: str, value: Expr, meaning: str) -> Expr:
     latex = rf"P^{{(i)}}_{{\mathrm{{{which}}}}}"
     return rank.book.define(of_stage("P", which), Quantity(value, ELEMENT), meaning, unit=ELEMENT, latex=latex).expr
+
+
+def _holds_two(rank: Rank) -> bool:
+    return rank.schedule.placement == "mirrored"
+
+
+def _of_both(rank: Rank, value: Expr) -> Expr:
+    """Bytes of stage i, and of the other stage where the rank holds two."""
+    return value + of_other(rank.book, rank.model, value) if _holds_two(rank) else value * rank.schedule.weights
 
 
 def _largest_parameter(rank: Rank) -> Expr:

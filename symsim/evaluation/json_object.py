@@ -41,7 +41,7 @@ def json_object(at: Evaluation) -> dict[str, Any]:
             "active": int(number.get("N_active", number["N"])),
             **({"trained": int(number["N_trained"])} if "N_trained" in number else {}),
             "by_module": {m: int(number[key.text]) for m in MODULES if (key := Key("N", module=m)) in at.derivation},
-            "per_rank": [{"stage": s.index, "total": int(n["P_stage"]), "expert": int(n["P_stage_expert"]) if marked else 0} for s, n in per_stage],
+            "per_rank": [{"stage": s.index, "total": int(n["P_stage"]), "expert": _experts(n) if marked else 0} for s, n in per_stage],
         },
         "flops": {
             "forward": int(number["F"]),
@@ -65,6 +65,11 @@ def json_object(at: Evaluation) -> dict[str, Any]:
         **_time(at),
         **({"run": run.to_json()} if run is not None else {}),
     }
+
+
+def _experts(numbers: Mapping[str, Number]) -> int:
+    """Parameters of experts that one rank of a stage holds, of both stages where it holds two."""
+    return int(numbers["P_stage_expert"] + numbers.get("P_stage_expert_across", 0))
 
 
 def _memory(at: Evaluation, per_stage: Sequence[Mapping[str, Number]]) -> dict[str, Any]:

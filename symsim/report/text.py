@@ -8,6 +8,7 @@ from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.run import run_of
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.ir.collectives import COLLECTIVES
+from symsim.pipeline.schedules import schedule_of
 from symsim.report import text_run, text_time
 from symsim.report.amounts import human, seconds, whole
 from symsim.report.assumed import in_force
@@ -111,7 +112,9 @@ def _stages(totals: Totals) -> str:
         numbers = totals.stage_numbers(first)
         held = sum(int(numbers[layers(k).text]) for k in result.model.kind_names())
         rows.append([ranges(members).replace("\u2013", "-"), str(held), *(human(whole(numbers[n]), u) for n, _, u in columns)])
-    return table("One rank of each stage, one micro-batch", ["stage", "layers", *(c for _, c, _ in columns)], rows)
+    made = table("One rank of each stage, one micro-batch", ["stage", "layers", *(c for _, c, _ in columns)], rows)
+    two = schedule_of(result.strategy).placement == "mirrored"
+    return f"{made}\n  Parameters: of the stage at the other end too, which a rank holds." if two else made
 
 
 def _placement(result: Evaluation) -> str:

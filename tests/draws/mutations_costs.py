@@ -224,11 +224,12 @@ MEMORY = (
         ("Adam has two moments", '"torch.optim.adamw", ("first", "second")', '"torch.optim.adamw", ("first",)', "memory.py"),
     )
     + of(
-        "cost/memory_mirrored.py",
-        ("a rank of DualPipe holds the other stage too", "value + of_other(rank, value)", "value", "memory.py"),
+        "cost/held.py",
+        ("a rank of DualPipe has the parameters of two stages", "both + of_other(book, lowered.profile.model, both)", "both", "memory.py"),
     )
     + of(
         "cost/memory_static.py",
+        ("a rank of DualPipe holds the other stage too", "value + of_other(rank.book, rank.model, value)", "value", "memory.py"),
         ("a loop over parameters needs two of each", "own * n + before", "n + before", "memory.py"),
         ("a loop over parameters holds one of that before", "own * n + before", "own * n", "torch_peaks.py"),
         ("libraries keep 64 MiB on Hopper", '"hopper": 64 * MIB', '"hopper": 32 * MIB', "moments.py"),
