@@ -648,6 +648,11 @@ def test_a_changed_number_of_the_system_changes_the_step():
         ("compile gpt2 -o nowhere/cost.py", "nowhere/cost.py: there is no directory nowhere"),
         ("eval m --tp 8", "there is no option --tp: -s tp=VALUE sets it in the strategy; 'symsim eval --help' lists arguments and options"),
         ("plan m --micro-batch-size 8", "there is no option --micro-batch-size: --fix micro_batch_size=VALUE sets it in the strategy; 'symsim plan"),
+        (
+            "eval m -s tp=8 --set b=2 --set s=4096 --strategy=pp=2",
+            "--strategy is given twice, 'tp=8' and 'pp=2'; one text has all options: --strategy tp=8,pp=2",
+        ),
+        ("eval m -yh100-sxm -y h200-sxm", "-y is given twice, 'h100-sxm' and 'h200-sxm'"),
         ("eval m --strategies tp=8", "there is no option --strategies: did you mean '--strategy'? 'symsim eval --help' lists arguments and options"),
         ("eval m -s tp=8 pp=2", "Got unexpected extra argument(s) (pp=2), and a strategy is one text: -s tp=8,pp=2; 'symsim eval --help'"),
         ("eval m -s", "Option '-s' requires an argument; 'symsim eval --help' lists arguments and options"),

@@ -21,6 +21,7 @@ from symsim.api.arguments import Axes, By, Columns, Model, Pareto, ReportFile, S
 from symsim.api.asked import command as asking
 from symsim.api.completing import kinds
 from symsim.api.terminal import leave_output, print_out, say
+from symsim.api.twice import check_once
 from symsim.compat.registry import KINDS as SYSTEMS
 from symsim.errors import InputError, nearest
 from symsim.exporters.registry import TARGETS
@@ -472,6 +473,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         if given and not given[0].startswith("-") and given[0] not in commands:
             _fail(f"there is no command '{given[0]}': {nearest(given[0], list(commands))}", _BAD_INPUT)
+        if given and given[0] in commands:
+            check_once(command.commands[given[0]].params, given[1:])
         status = _run(command, given)
     except InputError as error:
         _fail(str(error), _BAD_INPUT)
