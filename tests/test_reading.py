@@ -184,7 +184,7 @@ def test_write_is_whole_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert "cannot be written: No space left" in refusal(write_text, target, "new")
     assert target.read_text() == "old"
     assert os.listdir(tmp_path) == ["out.yaml"]
-    assert "cannot be written" in refusal(write_text, tmp_path / "absent" / "f", "text")
+    assert f"there is no directory {tmp_path}" in refusal(write_text, tmp_path / "absent" / "f", "text")
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
