@@ -138,6 +138,10 @@ def test_rows_of_a_sweep_are_a_screen() -> None:
     lines = repr(found).splitlines()
     assert len(lines) <= 30 and max(map(len, lines)) <= 100 and lines[-1].startswith("100 rows;")
     assert repr(symsim.sweep("llama3-8b", {"tp": [2]}, where="tp > 4")).startswith("0 rows;")
+    assert symsim.sweep("llama3-8b", "tp=1,2").axes == {("tp",): [(1,), (2,)]}
+    given: dict[str, Any] = {"world": 2, "global_batch_size": 4, "fix": "pp=1,cp=1,recompute=none"}
+    one, several = (symsim.plan("smollm2-360m", "h100-sxm", allow=allow, **given) for allow in ("clip_grad=0,1", ["clip_grad=0,1"]))
+    assert one.certificate.configurations == several.certificate.configurations
 
 
 def test_frames_hold_what_results_hold() -> None:

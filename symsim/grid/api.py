@@ -116,7 +116,7 @@ class SweepRows:
 
 def sweep(
     model: Architecture | str | os.PathLike[str] | Mapping[str, Any],
-    axes: Mapping[str, Any] | Iterable[str],
+    axes: Mapping[str, Any] | Iterable[str] | str,
     strategy: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None = None,
     system: str | os.PathLike[str] | None = None,
     *,
@@ -131,14 +131,15 @@ def sweep(
 ) -> SweepRows:
     """Evaluate a model over a grid, as `symsim sweep` does: all points that can run, or the best of them.
 
-    model, strategy, system, overrides: as of `derive`. axes: texts as of --axis, or a mapping of names to values. columns: names, or text
+    model, strategy, system, overrides: as of `derive`. axes: a text or several as of --axis, or a mapping of names to values. columns: names, or text
     as of --columns. where, fits, top, by, pareto: as on the command line. InputError for what `symsim sweep` refuses.
 
     >>> found = sweep("llama3-8b", {"tp": [1, 2, 4], "sp": "tp>1", "dp": "8/tp"}, columns=["params.per_rank"])
     >>> {name: values.tolist() for name, values in found.rows.items()}
     {'tp': [1, 2, 4], 'sp': [False, True, True], 'dp': [8, 4, 2], 'params.per_rank': [8030261248, 4015263744, 2007764992]}
     """
-    texts = list(axes) if not isinstance(axes, Mapping) else [f"{name}={_text(values)}" for name, values in axes.items()]
+    several = [axes] if isinstance(axes, str) else axes
+    texts = [f"{name}={_text(values)}" for name, values in several.items()] if isinstance(several, Mapping) else list(several)
     for text in texts:
         if not isinstance(text, str):
             raise InputError(f"an axis is a text such as tp=1,2,4, or an entry of a mapping such as {{'tp': [1, 2, 4]}}, not {cut(str(text))}")

@@ -257,7 +257,7 @@ def plan(
     goal: str = "tokens_per_second",
     framework: str = "megatron",
     fix: str | Mapping[str, Any] | None = None,
-    allow: Sequence[str] = (),
+    allow: Sequence[str] | str = (),
     fits_with: float = 1.0,
     top: int = 5,
     overrides: Mapping[str, Any] | None = None,
@@ -266,8 +266,8 @@ def plan(
     """The best strategies that `framework` can run on `world` accelerators, with the certificate that no other of its space is better.
 
     model, system: as of `derive`. The batch is `global_batch_size` sequences or `tokens_per_step` tokens. goal: tokens_per_second, cost, energy
-    or memory. fix: options that every strategy has, besides what a job's own says of the parameters that are trained. allow: further axes, as of
-    --axis. fits_with: share of the memory that may be filled.
+    or memory. fix: options that every strategy has, besides what a job's own says of the parameters that are trained. allow: further axes, one or
+    several, as of --axis. fits_with: share of the memory that may be filled.
     overrides: what --set takes. InputError for what cannot be asked, and where no configuration can run.
 
     >>> found = plan("smollm2-360m", "h100-sxm", world=4, global_batch_size=16, fix="cp=1,pp=1,vpp=1,recompute=none,overlap_grad_reduce=true")
@@ -294,9 +294,8 @@ def plan(
     if made.system is None:
         raise InputError("a plan needs a system: give one with -y")
     _check_system(made.system, made.system_changes, goal)
-    asked = Asked(
-        loaded, made.architecture, made.system, world, batch, seq_length, framework_of(framework), fixed, tuple(allow), dict(overrides or {})
-    )
+    allowed = (allow,) if isinstance(allow, str) else tuple(allow)
+    asked = Asked(loaded, made.architecture, made.system, world, batch, seq_length, framework_of(framework), fixed, allowed, dict(overrides or {}))
     search, rows = _searched(asked, fits_with, _OBJECTIVES.get(goal, "time.step"), top, progress)
     fits, smallest = bool(rows), None
     if not fits:
