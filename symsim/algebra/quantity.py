@@ -77,11 +77,10 @@ class Quantity:
 
 def total(quantities: Iterable[Quantity], unit: Unit) -> Quantity:
     """The sum of quantities of one unit (zero of that unit when there are none)."""
-    several = []
-    for one in quantities:
-        if one.unit is not unit and one.expr:
-            Quantity(expr(1), unit)._same_unit(one)
-        several.append(one.expr)
+    one, several = Quantity(ONE, unit), []
+    for quantity in quantities:
+        one._same_unit(quantity)
+        several.append(quantity.expr)
     return Quantity(summed(several), unit)
 
 

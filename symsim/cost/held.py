@@ -100,7 +100,7 @@ def stage_parameters(book: Derivation, lowered: Lowered) -> None:
         latex=r"P^{(i)}_{\mathrm{expert}}",
     )
     both, meaning = of_stage("P", "dense").expr + of_stage("P", "expert").expr, "parameters of one rank of stage i"
-    if schedule_of(lowered.profile.strategy).placement == "mirrored":
+    if schedule_of(lowered.profile.strategy).mirrored:
         both, meaning = both + of_other(book, lowered.profile.model, both), f"{meaning}, and of stage j = pp - 1 - i, which it holds too"
     book.define(of_stage("P"), Quantity(both, ELEMENT), meaning, unit=ELEMENT, latex=r"P^{(i)}")
     if some_frozen(lowered):

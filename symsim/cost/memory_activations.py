@@ -129,7 +129,7 @@ def define_activations(rank: Rank) -> Activations:
 def _in_flight_besides(rank: Rank, alive: Expr, saved: Expr) -> Expr:
     """Of all micro-batches in flight but the last of stage i; of a rank that holds two stages, as many of each as have passed it and not
     come back: pp - i of stage i and i + 1 of the other."""
-    if rank.schedule.placement != "mirrored":
+    if not rank.schedule.mirrored:
         return (alive - 1) * saved
     return (symbol("pp") - symbol("i") - 1) * saved + (symbol("i") + 1) * of_other(rank.book, rank.model, saved)
 

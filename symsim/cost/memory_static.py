@@ -133,7 +133,7 @@ def define_static(rank: Rank) -> Static:
     optimizer = define_stage(
         rank,
         of_stage("M", "optimizer"),
-        held.get("optimizer", (_of_both(rank, kept_states) / 2 if _holds_two(rank) else kept_states) * (1 - away)),
+        held.get("optimizer", (_of_both(rank, kept_states) / 2 if rank.schedule.mirrored else kept_states) * (1 - away)),
         "optimizer states: the copy that is updated, and its moments",
         r"M^{(i)}_{\mathrm{optimizer}}",
         source=_SOURCE_OF_ADAM if strategy.optimizer == "adam" else OPTIMIZERS[strategy.optimizer].source,
@@ -323,13 +323,9 @@ def _define_elements(rank: Rank, which: str, value: Expr, meaning: str) -> Expr:
     return rank.book.define(of_stage("P", which), Quantity(value, ELEMENT), meaning, unit=ELEMENT, latex=latex).expr
 
 
-def _holds_two(rank: Rank) -> bool:
-    return rank.schedule.placement == "mirrored"
-
-
 def _of_both(rank: Rank, value: Expr) -> Expr:
     """Bytes of stage i, and of the other stage where the rank holds two."""
-    return value + of_other(rank.book, rank.model, value) if _holds_two(rank) else value * rank.schedule.weights
+    return value + of_other(rank.book, rank.model, value) if rank.schedule.mirrored else value * rank.schedule.weights
 
 
 def _largest_parameter(rank: Rank) -> Expr:

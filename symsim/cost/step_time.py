@@ -403,7 +403,7 @@ def _over_stages(book: Derivation, lowered: Lowered) -> None:
     schedule = _schedule(lowered)
 
     def own(key: Key) -> Expr:
-        return stages_pair(key.expr) if schedule.placement == "mirrored" else key.expr
+        return stages_pair(key.expr) if schedule.mirrored else key.expr
 
     slowest, last = own(of_stage("t")), own(of_stage("t", "tail"))
     define(of_step("t", "slow"), stages_max(slowest))

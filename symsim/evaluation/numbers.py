@@ -273,7 +273,7 @@ class Evaluation:
         """The stage's own symbols: layers of each kind, and what else it holds."""
         if stage.index not in self._own:
             found = self._values_of(stage)
-            if schedule_of(self.strategy).placement == "mirrored":
+            if schedule_of(self.strategy).mirrored:
                 other = self._values_of(self.stages[-1 - stage.index])
                 found |= {across(name): n for name, n in other.items() if name != "i"}
             self._own[stage.index] = found

@@ -83,7 +83,7 @@ def _copies(architecture: Architecture, strategy: Strategy) -> None:
     asked = f"pp={strategy.pp} gives stages copies of weights that layers of {architecture.name} share"
     if tunes(strategy):
         raise InputError(f"{asked}, of which all parameters are trained or none is known; give pp=1, or tuner_type=full without frozen parameters")
-    if schedule_of(strategy).placement == "mirrored":
+    if schedule_of(strategy).mirrored:
         raise InputError(f"{asked}, which schedule={strategy.schedule} would hold twice a rank; give another schedule")
     kinds = architecture.layer_kinds.items()
     for name in architecture.kind_names():

@@ -27,7 +27,7 @@ def sharded_stages(architecture: Architecture, strategy: Strategy) -> None:
         needed = "zero=3 and num_distributed_optimizer_instances=2 or more"
         raise InputError(f"outer_dp_sharding_strategy=optim shards states over replicas of what FSDP shards; give {needed}")
     _experts(architecture, strategy)
-    if strategy.zero >= 2 and strategy.pp > 1 and schedule_of(strategy).placement == "mirrored":
+    if strategy.zero >= 2 and strategy.pp > 1 and schedule_of(strategy).mirrored:
         raise InputError(f"zero={strategy.zero} does not work with schedule={strategy.schedule}, whose ranks hold two stages each; use zero=1")
 
 

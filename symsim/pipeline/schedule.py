@@ -77,6 +77,11 @@ class Schedule:
     saved: Mapping[str, Expr] = field(default_factory=dict)
 
     @property
+    def mirrored(self) -> bool:
+        """Whether a rank holds two stages, i and pp - 1 - i."""
+        return self.placement == "mirrored"
+
+    @property
     def without_barrier(self) -> Schedule:
         """The schedule of steps that follow each other on every rank as soon as it is free: the time from one to the next."""
         return replace(self, makespan=WORK + self.apart, bubble=self.apart)

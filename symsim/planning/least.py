@@ -334,7 +334,7 @@ class Least:
         each, tails = self._blocks.items(), [self._tables.tail(way) for way in self._ways(self._trees.following) or ()]
         tail, boundary = (np.minimum.reduce([one[k][self._at] for one in tails]) if tails else np.zeros(len(self._at)) for k in (0, 1))
         pipeline = self._time({name: self._of_kernels(name) if ways is None else self._seconds(name, ways, False) for name, ways in each}, boundary)
-        return pipeline if schedule_of(self._strategy).placement == "mirrored" else pipeline + tail
+        return pipeline if schedule_of(self._strategy).mirrored else pipeline + tail
 
     @cached_property
     def _blocks(self) -> Mapping[str, list[Way] | None]:
@@ -385,7 +385,7 @@ class Least:
         m, schedule = self._tables.m[at], schedule_of(strategy)
         total = sum((place.count[at] * own for place, own in zip(places, stages)), np.zeros(len(at)))
         ranks = sum((place.count[at] for place in places[:classes]), np.zeros(len(at)))
-        if schedule.placement == "mirrored":
+        if schedule.mirrored:
             # the slowest pair of stages is no faster than their mean
             return cast(Array, m * total / ranks)
         slowest = np.maximum.reduce([np.where(place.there[at], own, 0.0) for place, own in zip(places, stages)])
@@ -442,7 +442,7 @@ class Least:
         strategy, places = self._strategy, self._tables.places[0]
         nothing = [np.zeros(len(self._at))] * len(places)
         elsewhere = strategy.cpu_offloading_num_layers or strategy.offload_operations or strategy.recompute_layers_per_stage
-        if elsewhere or self._free & (_OF_LAYERS - {"recompute"}) or schedule_of(strategy).placement == "mirrored":
+        if elsewhere or self._free & (_OF_LAYERS - {"recompute"}) or schedule_of(strategy).mirrored:
             return nothing
         groups = strategy.recompute_num_layers if strategy.recompute_method == "uniform" else 1
         known = {}

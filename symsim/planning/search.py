@@ -84,7 +84,7 @@ class Goal:
 
 class Search:
     """The search of one space. axes, derived: the grid of sizes. choices: the options, each with its rows. make: the base of all points, given
-    options."""
+    options. memories: what its passes made."""
 
     def __init__(self, axes: Sequence[Axis], derived_axes: Sequence[DerivedAxis], choices: Sequence[Choice], make: Make, goal: Goal):
         self.axes, self.derived_axes, self.choices, self.make, self.goal = tuple(axes), tuple(derived_axes), tuple(choices), make, goal

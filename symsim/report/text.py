@@ -113,8 +113,8 @@ def _stages(totals: Totals) -> str:
         held = sum(int(numbers[layers(k).text]) for k in result.model.kind_names())
         rows.append([ranges(members).replace("\u2013", "-"), str(held), *(human(whole(numbers[n]), u) for n, _, u in columns)])
     made = table("One rank of each stage, one micro-batch", ["stage", "layers", *(c for _, c, _ in columns)], rows)
-    two = schedule_of(result.strategy).placement == "mirrored"
-    return f"{made}\n  Parameters: of the stage at the other end too, which a rank holds." if two else made
+    both = "\n  Parameters: of the stage at the other end too, which a rank holds." if schedule_of(result.strategy).mirrored else ""
+    return f"{made}{both}"
 
 
 def _placement(result: Evaluation) -> str:
