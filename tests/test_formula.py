@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from symsim.algebra.expr import Expr, ceil, expr, floor, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key
-from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, UnitError, bytes_per_element, elements
+from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, UnitError, bytes_per_element, elements, total
 from symsim.algebra.view import view
 from symsim.api.result import derive
 from symsim.inputs.models import load_model
@@ -89,6 +89,8 @@ def test_units() -> None:
     assert (size * bytes_per_element(2)).unit == BYTE
     with pytest.raises(UnitError, match="cannot add byte to FLOP"):
         Quantity(x, FLOP) + Quantity(y, BYTE)
+    with pytest.raises(UnitError, match="cannot add byte to FLOP"):
+        total([Quantity(x, FLOP), Quantity(y, BYTE)], FLOP)
     with pytest.raises(UnitError, match="is element, declared byte"):
         Derivation().define(Key("A"), size, "bytes", unit=BYTE)
     assert size.unit == ELEMENT

@@ -22,6 +22,7 @@ from symsim.grid.variant import Variant, at_point, strategy_at, variants, with_f
 from symsim.program.base import read_base
 from symsim.program.numpy_kernel import NumpyKernel
 from symsim.program.plan import make_plan
+from symsim.program.points import Points
 from symsim.program.program import Program, restricted
 from symsim.program.value import Value
 
@@ -302,3 +303,26 @@ def test_every_point_of_a_grid_is_refused_or_evaluated_as_eval_does():
         except InputError:
             allowed = False
         assert bool(covered[point]) == allowed, point
+
+
+def test_values_at_points_are_those_of_the_whole_grid():
+    """What is not known is computed on the smallest grid that holds the points; what is known is read where they are."""
+    rng = np.random.default_rng(7)
+    shape = (6, 5, 4)
+    for _ in range(20):
+        program = Program(shape, small=0)
+        along = [program.array(rng.random([n if axis == own else 1 for axis, n in enumerate(shape)])) for own in range(3)]
+        over_all = program.array(rng.random(shape))
+        wanted = [program.apply("mul", along[0], along[2]), program.apply("add", over_all, along[1]), over_all, along[1], program.number(3)]
+        whole = [
+            np.broadcast_to(made, shape).reshape(-1)
+            for made in (along[0].data * along[2].data, over_all.data + along[1].data, over_all.data, along[1].data, np.float64(3))
+        ]
+        numbers = np.sort(rng.choice(120, size=rng.integers(1, 12), replace=False))
+        points = Points(numbers, shape)
+        for values in (wanted, wanted[2:]):
+            assert [value.known for value in values].count(False) == (2 if values is wanted else 0)
+            for made, expected in zip(points.values(values), whole[-len(values) :], strict=True):
+                assert np.array_equal(made, expected[numbers])
+        at = rng.integers(len(numbers), size=3)
+        assert np.array_equal(points.spread(along[2].data, at), np.broadcast_to(along[2].data, shape).reshape(-1)[numbers[at]])
