@@ -168,6 +168,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "deallocate_pipeline_outputs": (DENSE, {"pp": 4}, False),
     "packed_document_length": (DENSE, {}, 1024),
     "document_lengths": (DENSE, {}, "lognormal:1024+0.5"),
+    "mlp_padding_free": (DENSE, {"document_lengths": "lognormal:1024+0.5", "micro_batch_size": 2}, True),
     "padding_free": (DENSE, {"document_lengths": "lognormal:1024+0.5"}, True),
     "clip_grad": (DENSE, {}, 0.0),
     "placement": (DENSE, {"tp": 4}, ("embedding.V=none", "lm_head.V=none", "loss.V=none")),

@@ -238,6 +238,80 @@ def test_rows_without_padding_wait_for_the_longest(tmp_path: Path) -> None:
     assert found == pytest.approx(simulated, rel=0.05) and found > 1.1 * 8 * (rest + attention)
 
 
+def test_networks_of_padded_rows_work_on_their_tokens_alone() -> None:
+    """Networks of b u tokens, the rest of b s (mcore-bridge transformer_layer.py: norm, network and addition behind attention)."""
+    options, row, tokens = "dp=8,num_microbatches=4,micro_batch_size=4,document_lengths=lognormal:2048+0.5,mlp_padding_free=true", 4 * ROW, 4 * 2048
+    packed = made(options)
+    whole = derive(DENSE, load_strategy(f"dp=8,num_microbatches=4,micro_batch_size=4,seq_length={ROW}"), None, None, SYSTEM)
+    for name in ("F_dense_mlp_gate_up", "F_dense_mlp_down_proj"):
+        assert packed.value(name) * row == whole.value(name) * tokens
+    for name in ("F_dense_attention_qkv", "F_dense_attention_core", "F_head"):
+        assert packed.value(name) == whole.value(name)
+    h, f, layers = DENSE.hidden_size, DENSE.mlp.ffn_hidden_size if DENSE.mlp else 0, DENSE.num_layers
+    # the input of the norm, what it makes, both halves of the width and their product, all in 16 bits, and a scale a token in fp32; four indices
+    each = 2 * (h + h + 2 * f + f) + 4
+    saved = [r.stage_numbers(r.stages[0])["A_stage"] for r in (packed, whole)]
+    assert saved[1] - saved[0] == layers * ((row - tokens) * each - tokens * 4 * 8)
+
+
+def test_networks_of_full_rows_have_nothing_to_leave_out() -> None:
+    full, whole = (
+        derive(DENSE, load_strategy(f"tp=2,sp=true,micro_batch_size=4,seq_length={ROW}{o}"), None, None, SYSTEM)
+        for o in (f",document_lengths={ROW},mlp_padding_free=true", "")
+    )
+    assert full.to_json()["time"] == whole.to_json()["time"] and full.value("memory.peak") == whole.value("memory.peak")
+
+
+def test_sequence_parallelism_gathers_what_padding_is_left_out_of() -> None:
+    """Two gathers a layer each way, of b s tokens and of b u: what padding is left out of, and what is padded again. Nothing is summed
+    (TransformerLayer.forward, tensor_parallel_output_grad=False)."""
+    kinds = [(phase, op) for phase in ("forward", "backward") for op in ("all_gather", "reduce_scatter")]
+    moved = {}
+    for packed in ("true", "false"):
+        result = made(f"tp=2,sp=true,micro_batch_size=4,document_lengths=2048,mlp_padding_free={packed}")
+        rows = [m for m in result.to_json()["messages"] if m["axis"] == "tp" and m["per"] == "microbatch"]
+        moved[packed] = {kind: sum(m["count"] * m["recv_bytes"] for m in rows if (m["phase"], m["op"]) == kind) for kind in kinds}
+    # of the network itself: its input, again for backward, and its result's gradient are gathered, its result and input's gradient summed
+    fewer, whole, short, each = 2048 - ROW, ROW, 2048, DENSE.num_layers * 4 * DENSE.hidden_size * 2
+    for kind, tokens in zip(kinds, (fewer + whole + short, fewer / 2, 2 * fewer + whole + short, fewer / 2), strict=True):
+        assert moved["true"][kind] - moved["false"][kind] == tokens * each, kind
+
+
+def test_experts_of_padded_rows_get_their_tokens_alone() -> None:
+    model = load_model("mixtral-8x7b").architecture
+    options = "ep=8,dp=8,micro_batch_size=4,seq_length=8192"
+    for dispatcher in ("alltoall", "allgather", "flex"):
+        more = f",moe_token_dispatcher_type={dispatcher}"
+        packed = derive(model, load_strategy(f"{options}{more},document_lengths=2048,mlp_padding_free=true"), None, None, SYSTEM)
+        whole = derive(model, load_strategy(options + more), None, None, SYSTEM)
+        for name in ("F_moe_moe_gate_router", "F_moe_moe_experts_fc1"):
+            assert packed.value(name) * 4 == whole.value(name), (dispatcher, name)
+
+
+def test_networks_of_padded_rows_wait_for_the_longest(tmp_path: Path) -> None:
+    """Against rows drawn one by one: networks rise with the tokens of their rows, and nothing else does."""
+    lengths = [min(u, 4096) for u in drawn(1) + drawn(2) + drawn(4)]
+    result = made(f"{written(tmp_path / 'rows.json', lengths)},mlp_padding_free=true,dp=16,num_microbatches=8,micro_batch_size=4")
+    networks, all_of_it = float(result.value("t_networks")), float(result.value("t_slow"))
+    u = np.random.default_rng(5).choice(lengths, (4000, 16, 8, 4)).astype(float)
+    simulated = (all_of_it - networks + networks * (u.mean(3) / np.mean(lengths))).sum(2).max(1).mean()
+    found = 8 * all_of_it + float(result.value("time.exposed.lengths"))
+    assert found == pytest.approx(simulated, rel=0.01) and found > 1.02 * 8 * all_of_it
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("micro_batch_size=2,mlp_padding_free=true", "mlp_padding_free=true needs the lengths"),
+        ("document_lengths=2048,mlp_padding_free=true", "micro_batch_size=1 has one row alone"),
+        ("micro_batch_size=2,document_lengths=2048,padding_free=true,mlp_padding_free=true", "set one of them"),
+    ],
+)
+def test_padding_that_networks_cannot_leave_out(options: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        made(options)
+
+
 def test_a_grid_has_the_numbers_of_each_point(tmp_path: Path) -> None:
     axes = [f"seq_length={ROW},{2 * ROW}", "dp=3,16"]
     rows = sweep("llama3-8b", axes, written(tmp_path / "row.json", drawn(5)), "h100-sxm")
@@ -360,18 +434,16 @@ def test_rows_without_padding_of_a_job(tmp_path: Path) -> None:
         assert {row.key: row for row in free.rows}["mlp_padding_free"].fate == "no_cost_effect"
 
 
-def test_networks_without_padding_are_of_rows_side_by_side() -> None:
+@pytest.mark.parametrize(("rows", "lengths", "fate"), [("1", True, "no_cost_effect"), ("2", False, "derived"), ("2", True, "mapped")])
+def test_networks_without_padding_are_of_rows_side_by_side(rows: str, lengths: bool, fate: str) -> None:
     """One row of a micro-batch has no padding (mcore-bridge transformer_layer.py)."""
-    for rows, fate in (("1", "no_cost_effect"), ("2", "not_modelled")):
-        words = ["megatron", "sft", "--mlp_padding_free", "true", "--max_length", "8192", "--micro_batch_size", rows]
-        words += "--padding_free false --tensor_model_parallel_size 2 --sequence_parallel true".split()
-        told = {row.key: row for row in load_job("swift", *words, variables={"world": "8"}, model="llama3-8b").rows}["mlp_padding_free"]
-        assert told.fate == fate
-        if fate == "not_modelled":
-            # forward and backward, a token: 6 FLOPs a weight; of attention over 4,096 keys of 8,192 two products of 4,096 each, and five backward
-            networks, others = 6 * 3 * 4096 * 14336 * 32, 6 * ((2 * 4096**2 + 2 * 4096 * 1024) * 32 + 4096 * 128256) + 14 * 4096 * 4096 * 32
-            assert f"they are {networks / (networks + others):.0%} of the step's FLOPs" in told.why
-            assert "gather the stream twice" in told.why
+    words = ["megatron", "sft", "--mlp_padding_free", "true", "--max_length", "8192", "--micro_batch_size", rows]
+    words += "--padding_free false --tensor_model_parallel_size 2 --sequence_parallel true".split()
+    said = {"document_lengths": "lognormal:1500+0.8"} if lengths else {}
+    job = load_job("swift", *words, variables={"world": "8", **said}, model="llama3-8b")
+    told = {row.key: row for row in job.rows}["mlp_padding_free"]
+    assert told.fate == fate and ("document_lengths" in told.why) == (fate == "derived")
+    assert job.placed().mlp_padding_free == (fate == "mapped")
 
 
 @pytest.mark.parametrize("rows", [1, 2])

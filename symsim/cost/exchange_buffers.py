@@ -37,7 +37,7 @@ def exchange_buffers(lowered: Lowered) -> Expr:
     ranks, width = lowered.mesh.degree("ep"), symbol("ell" if moe.moe_latent_size else "h")
     row = width * max(2, WIDTHS[strategy.precision])
     if strategy.moe_flex_dispatcher_backend == "hybridep":
-        return tokens_per_rank(lowered.mesh) * ranks * (row + 4 * symbol("E") + width / 32)
+        return tokens_per_rank(strategy, lowered.mesh) * ranks * (row + 4 * symbol("E") + width / 32)
     channels = multiprocessors(strategy, ZERO) / 2
     queue, last = ZERO, 0
     for size, tokens in QUEUES.items():

@@ -29,7 +29,7 @@ from symsim.cost.linear_loss import Work, linear_loss_work
 from symsim.cost.shapes import Shape, size
 from symsim.frameworks.kernels import Profile, attended, multiplied_in
 from symsim.inputs import curves
-from symsim.inputs.lengths import documents
+from symsim.inputs.lengths import attention_documents
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Op
 from symsim.ir.operations import OPERATIONS, Activation, Attention, Cast, Dequantise, Projection, Rope
@@ -254,7 +254,7 @@ def _attention(placed: Placed, index: int, profile: Profile, moved: Quantity, *,
 def _of_the_last(placed: Placed, index: int, profile: Profile) -> Expr:
     """Causal attention of the last of n ranks that hold a part of every row each, over the mean: its s / n queries see s (1 - 1/2n) keys, not
     s / 2. Of rows of several documents no rank has more than another."""
-    if profile.strategy.cp_partition_mode == "zigzag" or documents(profile.strategy) is not None:
+    if profile.strategy.cp_partition_mode == "zigzag" or attention_documents(profile.strategy) is not None:
         return ONE
     axes = set(placed.iteration[index]["s"]) & set(placed.mesh.context_axes)
     return 2 - 1 / product(placed.mesh.degree(axis) for axis in axes)

@@ -21,6 +21,7 @@ from symsim.cost.count import label
 from symsim.cost.hbm import written_out
 from symsim.cost.largest import SOURCE, expected_largest
 from symsim.inputs.lengths import documents
+from symsim.ir.block import TOKENS, Op
 from symsim.ir.operations import Attention
 from symsim.lowering.lowered import Lowered
 from symsim.pipeline.stages import runs
@@ -31,14 +32,23 @@ def rows_differ(lowered: Lowered) -> bool:
     return lengths is not None and lengths.varied and lowered.profile.assumptions["row_balance"] == "drawn"
 
 
+def _of_lengths(lowered: Lowered, ops: "tuple[Op, ...]") -> list[int]:
+    """The operations whose work follows from documents' lengths, besides what all tokens of a row have: attention over whole documents, or of
+    rows that are padded what works on the other tokens alone."""
+    if lowered.profile.strategy.mlp_padding_free:
+        return [i for i, op in enumerate(ops) if op.products and not {TOKENS, "R"}.isdisjoint(op.products[0])]
+    return [i for i, op in enumerate(ops) if isinstance(op.attrs, Attention) and op.attrs.keys in ("n_z", "n_b") and not written_out(op)]
+
+
 def define_attention(book: Derivation, lowered: Lowered) -> None:
-    """Of stage i, where rows differ: t_attention_stage, a micro-batch's attention over whole documents, forward, backward and again."""
+    """Of stage i, where rows differ: t_attention_stage, a micro-batch's attention over whole documents, forward, backward and again; of rows that
+    are padded t_networks_stage, the same of the products of feed-forward networks and experts."""
     if not rows_differ(lowered):
         return
-    parts = []
+    parts, (part, what, latex) = [], _differing(lowered)
     for name, remembered in lowered.blocks.items():
         ops = remembered.placed.block.ops
-        whole = [i for i, op in enumerate(ops) if isinstance(op.attrs, Attention) and op.attrs.keys in ("n_z", "n_b") and not written_out(op)]
+        whole = _of_lengths(lowered, ops)
         again = layers(name, again=True).expr if name in lowered.checkpointed else ZERO
         for i in whole:
             forward = Quantity(of_block("t", name, operation=ops[i].name, phase="forward").expr, SECOND)
@@ -50,8 +60,14 @@ def define_attention(book: Derivation, lowered: Lowered) -> None:
                 for k in remembered.differentiated.backward
                 if k.forward == i
             ]
-    meaning = "stage i: attention of a micro-batch over whole documents, forward, backward and again"
-    book.define(of_stage("t", "attention"), total(parts, SECOND), meaning, unit=SECOND, latex=r"t_A^{(i)}")
+    book.define(of_stage("t", part), total(parts, SECOND), f"stage i: {what}, forward, backward and again", unit=SECOND, latex=rf"{latex}^{{(i)}}")
+
+
+def _differing(lowered: Lowered) -> tuple[str, str, str]:
+    """The part of a micro-batch whose work follows from its documents' lengths, in a word, in words and in LaTeX."""
+    if lowered.profile.strategy.mlp_padding_free:
+        return "networks", "products of feed-forward networks of a micro-batch", "t_F"
+    return "attention", "attention of a micro-batch over whole documents", "t_A"
 
 
 def _together(lowered: Lowered) -> Expr:
@@ -77,15 +93,15 @@ def longest_rows(book: Derivation, lowered: Lowered) -> Expr:
     if not rows_differ(lowered):
         return ZERO
     u, m = symbol("u"), symbol("m")
-    slowest = stages_at(of_stage("t", "attention").expr, of_stage("t").expr)
-    meaning = "attention of a micro-batch over whole documents, on the slowest stage"
-    attention = book.define(of_step("t", "attention"), Quantity(slowest, SECOND), meaning, unit=SECOND, latex="t_A")
+    (part, what, latex), padded = _differing(lowered), lowered.profile.strategy.mlp_padding_free
+    slowest = stages_at(of_stage("t", part).expr, of_stage("t").expr)
+    attention = book.define(of_step("t", part), Quantity(slowest, SECOND), f"{what}, on the slowest stage", unit=SECOND, latex=latex)
     deviation = book.define(
         Key("kappa_rows", "step"),
-        Quantity(sqrt(u * symbol("k_u") / (symbol("b") * symbol("s")))),
-        "standard deviation of a micro-batch's attention work, over its mean",
+        Quantity(sqrt(symbol("q_u") / symbol("b")) if padded else sqrt(u * symbol("k_u") / (symbol("b") * symbol("s")))),
+        f"standard deviation of a micro-batch's {'tokens' if padded else 'attention work'}, over its mean",
         latex=r"\sigma_A",
-        source="renewal reward process: Ross, Stochastic Processes, sec. 3.6",
+        source="" if padded else "renewal reward process: Ross, Stochastic Processes, sec. 3.6",
     )
     waits = symbol("t_bubble") / symbol("t_slow") if lowered.profile.strategy.pp > 1 else ZERO
     times = _deviations(book, lowered, waits)
@@ -95,6 +111,8 @@ def longest_rows(book: Derivation, lowered: Lowered) -> Expr:
         rest, longest = symbol("t_slow") - attention.expr, symbol("s_max")
         deviations = rest * sqrt(symbol("q_u") / symbol("b")) + attention.expr * deviation.expr
         longer = minimum(deviations * times, (m + waits) * (rest * (longest / u - 1) + attention.expr * (longest**2 / (u * mean) - 1)))
+    elif padded:
+        longer = attention.expr * minimum(deviation.expr * times, (m + waits) * (symbol("s") / u - 1))
     else:
         longer = attention.expr * minimum(deviation.expr * times, (m + waits) * (symbol("s") / mean - 1))
     return book.define(

@@ -31,6 +31,7 @@ from symsim.frameworks.kernels import (
     z_loss,
 )
 from symsim.frameworks.linear_loss import BY_PIECES, COMPILED, chunked_rows
+from symsim.frameworks.padding import PADDING
 from symsim.frameworks.primitives import cast, dropped, in_order, run, unique
 from symsim.frameworks.selective_scan import eager_selective_scan
 from symsim.ir.block import Op
@@ -410,6 +411,7 @@ def eager_combine(k: Kernels, op: Op) -> None:
 
 
 LOWERINGS: dict[str, Lowering] = {
+    **PADDING,
     "linear": eager_linear,
     "norm": eager_norm,
     "rope": eager_rope,

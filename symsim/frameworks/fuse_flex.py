@@ -20,7 +20,8 @@ def dispatch(k: Kernels, op: Op, weight_dtype: str) -> None:
     rows, weights = op.outputs
     at = op.of(Exchange)
     k.retype(weights, dtype=weight_dtype)
-    kept = [k.make("reached", ["b", "s", "ep"], "bool", "index"), k.make("place", ["b", "s", "ep"], "int32", "index")]
+    reached = [*k.dims_of(indices)[:-1], "ep"]
+    kept = [k.make("reached", reached, "bool", "index"), k.make("place", reached, "int32", "index")]
     if k.profile.strategy.moe_permute_fusion_into_hybridep:
         k.emit("exchange_fused", op.inputs, [rows, weights, *kept], saves=kept, attrs=at)
         return

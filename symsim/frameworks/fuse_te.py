@@ -28,6 +28,7 @@ from symsim.frameworks.kernels import (
     z_loss,
 )
 from symsim.frameworks.narrow import STORED, dropping, narrowed, narrowed_attention, store
+from symsim.frameworks.padding import PADDING
 from symsim.frameworks.primitives import dropped, run
 from symsim.frameworks.selective_scan import te_selective_scan
 from symsim.frameworks.state_space import te_state_space
@@ -362,6 +363,7 @@ def te_top_k(k: Kernels, op: Op) -> None:
 
 
 LOWERINGS: dict[str, Lowering] = {
+    **PADDING,
     "linear": te_linear,
     "norm": te_norm,
     "rope": te_rope,

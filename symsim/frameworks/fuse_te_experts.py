@@ -47,24 +47,25 @@ def _dispatch(k: Kernels, op: Op) -> None:
         return
     if strategy.moe_token_dispatcher_type == "allgather":
         k.retype(weights, dtype=_weight_dtype(k))
-        kept = _gathered_map(k)
+        kept = _gathered_map(k, k.dims_of(indices)[:-1])
         attrs, made = replace(at, sent=_gathered(k, x)), [rows, weights, *kept]
         k.emit("exchange_gather", [x, probabilities, indices], made, saves=kept, attrs=attrs, idle=frozenset({"etp"}))
         return
     padded = strategy.moe_pad_expert_input_to_capacity
-    sent_dims = ("E_r", "C") if padded else ("b", "s", "K")
+    tokens = k.dims_of(indices)[:-1]
+    sent_dims = ("E_r", "C") if padded else (*tokens, "K")
     if padded:
         kept = [
             k.make("capacity_index", sent_dims, "int64", "index"),
-            k.make("kept_map", ["b", "s", "E_r"], "bool", "index"),
+            k.make("kept_map", [*tokens, "E_r"], "bool", "index"),
             k.make("order", sent_dims, "int64", "index"),
             k.make("index", sent_dims, "int64", "index"),
         ]
     elif k.profile.assumptions["moe_permute_fusion"] == "true":
         k.dims["row_map"] = Dim(2 * k.dims["E_r"].size + 1)
-        kept = [k.make("row_id_map", ["b", "s", "row_map"], "int32", "index")]
+        kept = [k.make("row_id_map", [*tokens, "row_map"], "int32", "index")]
     else:
-        kept = [k.make("order", ["b", "s", "E_r"], "int64", "index"), k.make("index", sent_dims, "int64", "index")]
+        kept = [k.make("order", [*tokens, "E_r"], "int64", "index"), k.make("index", sent_dims, "int64", "index")]
     sent = k.make("sent", [*sent_dims, at.width], k.tensors[rows].dtype)
     if probabilities_at_combine(k):
         k.emit("permute", [x, indices], [sent, *kept], saves=kept, name="permute", attrs=op.attrs)
@@ -84,13 +85,13 @@ def _gathered(k: Kernels, x: str) -> tuple[Sent, ...]:
     return (*routes, weights, Sent("tokens", k.dims_of(x), k.tensors[x].dtype, "gradient of tokens"))
 
 
-def _gathered_map(k: Kernels) -> list[str]:
+def _gathered_map(k: Kernels, tokens: tuple[str, ...]) -> list[str]:
     """What the allgather dispatcher keeps: the token of every row, and of all gathered tokens the map to the rank's experts
     with its probabilities, from which those of the rows are selected (token_dispatcher.py dispatch_postprocess)."""
     if k.profile.assumptions["moe_permute_fusion"] == "true":
         return []
     k.dims["gathered_map"] = Dim(k.dims["E_r"].size * (symbol("etp") if k.profile.strategy.expert_tp > 1 else 1))
-    local = ("b", "s", "gathered_map")
+    local = (*tokens, "gathered_map")
     return [
         k.make("index", ["R"], "int64", "index"),
         k.make("local_probabilities", local, _weight_dtype(k), "index"),
@@ -157,7 +158,7 @@ def te_combine(k: Kernels, op: Op) -> None:
         sent = Sent("combined tokens", k.dims_of(op.outputs[0]), _weight_dtype(k), "combined tokens")
         k.emit("exchange_scatter", [y, indices], op.outputs, attrs=replace(at, sent=(sent,)), idle=frozenset({"etp"}))
         return
-    sent_dims = ("E_r", "C") if strategy.moe_pad_expert_input_to_capacity else ("b", "s", "K")
+    sent_dims = ("E_r", "C") if strategy.moe_pad_expert_input_to_capacity else k.dims_of(indices)
     back = k.make("returned", [*sent_dims, at.width], k.tensors[y].dtype)
     k.emit("exchange_back", [y], [back], name="exchange", attrs=at)
     if probabilities_at_combine(k):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from symsim.errors import InputError, cut
 from symsim.importers.keys import Keys
 from symsim.importers.ranks import variable
-from symsim.inputs.architecture import Architecture
 from symsim.inputs.lengths import documents
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
     from symsim.importers.reading import Options
 
 SAID = ("packed_document_length", "document_lengths")
-_ASK = "--var packed_document_length=N gives their mean length, --var document_lengths=lognormal:MEAN+CV or @FILE their distribution"
-WHOLE = f"rows are full, and each is taken as one sample, whose attention is the most that a row can have: {_ASK}"
+ASK = "--var packed_document_length=N gives their mean length, --var document_lengths=lognormal:MEAN+CV or @FILE their distribution"
+WHOLE = f"rows are full, and each is taken as one sample, whose attention is the most that a row can have: {ASK}"
 LONGEST = "rows are as long as their longest sample: every row is timed at the longest there may be"
 
 
@@ -52,17 +51,7 @@ def free_rows(keys: Keys, key: str, said: str, strategy: dict[str, Any]) -> None
         strategy["padding_free"] = True
         keys.note(key, "mapped", f"padding_free, {said}", "work of rows of the mean length, memory of the longest")
     else:
-        keys.note(key, "derived", "seq_length", f"{LONGEST}; {_ASK}")
-
-
-def share_of_networks(model: Architecture, length: int) -> float:
-    """Of the FLOPs of a micro-batch of full rows, the share of feed-forward networks and experts, scores that a mask covers not counted."""
-    from symsim.evaluation.evaluated import evaluated
-    from symsim.evaluation.json_object import flops_by_module
-
-    found = flops_by_module(evaluated(model, Strategy(seq_length=length), {"causal": "half"}))
-    count = {module: one["forward"] + one["backward"] for module, one in found.items()}
-    return sum(count.get(module, 0) for module in ("mlp", "experts", "shared_experts")) / sum(count.values())
+        keys.note(key, "derived", "seq_length", f"{LONGEST}; {ASK}")
 
 
 def padded_rows(keys: Keys, key: str, said: str, strategy: dict[str, Any]) -> None:
@@ -73,7 +62,7 @@ def padded_rows(keys: Keys, key: str, said: str, strategy: dict[str, Any]) -> No
         return
     if said:
         del strategy[said]
-    keys.note(key, "derived", "seq_length", LONGEST if said else f"{LONGEST}; {_ASK}")
+    keys.note(key, "derived", "seq_length", LONGEST if said else f"{LONGEST}; {ASK}")
 
 
 def fitting(strategy: dict[str, Any], tokens: int) -> int:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.lengths import networks_pack
 from symsim.inputs.limits import MOST_STAGES
 
 # Fields that a derivation knows by their symbols alone
@@ -32,6 +33,7 @@ def deciding(model: Architecture) -> dict[str, Callable[[Any], Any]]:
     above = {name: partial(_is_above_one, name) for name in (*DEGREES, "expert_tp", "expert_dp")}
     return {
         **above,
+        "padded": networks_pack,
         "same_tp": lambda s: s.expert_tp == s.tp,
         "few_groups": lambda s: sum(s.tp > groups for groups in model.group_counts),
         "one_group": lambda s: model.keeps_projected_queries and s.tp in model.group_counts,

@@ -71,6 +71,17 @@ def documents(strategy: Strategy) -> Lengths | None:
     return _of_text(text)
 
 
+def attention_documents(strategy: Strategy) -> Lengths | None:
+    """The documents that attention stays inside; None where it works on whole rows."""
+    return None if strategy.mlp_padding_free else documents(strategy)
+
+
+def networks_pack(strategy: Strategy) -> bool:
+    """Whether feed-forward networks work on fewer tokens than rows have."""
+    lengths = documents(strategy) if strategy.mlp_padding_free else None
+    return lengths is not None and lengths.mean < strategy.seq_length
+
+
 def row_tokens(strategy: Strategy) -> Number:
     """Tokens of a row, on average."""
     lengths = documents(strategy) if strategy.padding_free else None

@@ -105,6 +105,11 @@ class Strategy(BaseModel):
     padding_free: bool = Field(
         False, description="rows are one document each, of its own length, without padding: work at the mean, memory at seq_length"
     )
+    mlp_padding_free: bool = Field(
+        False,
+        description="rows are one document each, padded to seq_length: attention works on whole rows, feed-forward networks and experts on the "
+        "tokens that are no padding, of which a row has the documents' mean",
+    )
     attention_sparse_ratio: float = Field(0.0, ge=0, lt=1, description="share of the scores that flash attention leaves out, besides its mask")
     # data parallelism
     zero: Literal[0, 1, 2, 3] = Field(

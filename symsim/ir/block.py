@@ -31,6 +31,8 @@ WIDTHS: Mapping[str, int | Fraction] = {
 
 MODULES = ("embedding", "attention", "mlp", "experts", "shared_experts", "router", "norm", "lm_head", "mtp", "loss")
 """What parameters, FLOPs and bytes are counted by, in the order of tables."""
+TOKENS = "s_u"
+"""Of a row, the tokens that are no padding."""
 TENSOR_KINDS = ("activation", "parameter", "index", "table")
 NARROW = ("fp8", "fp4", "int8")
 FLOATS = ("fp32", "bf16", "fp16")
@@ -206,6 +208,7 @@ class Net:
         self.scope = ""
         self.module = ""
         self.borrows = False
+        self.tokens = "s"
         self.parts: tuple[str, ...] = ()
 
     def dim(self, name: str, size: "Expr | str | None" = None, logical: Expr | None = None) -> str:
@@ -228,7 +231,7 @@ class Net:
         return next(c for n in range(2, 10_000) if (c := f"{name}.{n}") not in self.tensors)
 
     def tensor(self, name: str, dims: "str | Iterable[str]", dtype: str | None = None, kind: str = "activation", view_of: str | None = None) -> str:
-        dims = tuple(dims.split()) if isinstance(dims, str) else tuple(dims)
+        dims = tuple(self.tokens if d == "s" else d for d in (dims.split() if isinstance(dims, str) else dims))
         for dim in dims:
             self._known(name, dims, dim)
         name = self._unique(f"{self.scope}.{name}" if self.scope else name)
@@ -310,7 +313,7 @@ class Net:
         """What a string says, held against the dimensions of the block and of the operands that exist."""
         where = f"{self.name}: {self.scope}{'.' if self.scope else ''}{of}"
         try:
-            made = parsed(text)
+            made = parsed(text) if self.tokens == "s" else parsed(text).rename({"s": self.tokens})
         except IRError as error:
             raise IRError(f"{where}: {error}") from None
         for dim in made.dimensions:
@@ -325,10 +328,12 @@ class Net:
                 raise fault(text, said, other, where=where)
         return made
 
-    def within(self, scope: str, module: str | None = None, part: str | None = None, borrows: bool | None = None) -> "Scope":
+    def within(
+        self, scope: str, module: str | None = None, part: str | None = None, borrows: bool | None = None, tokens: str | None = None
+    ) -> "Scope":
         """A `with` scope: operation names get the prefix, a cost module, and the part of the layer that they are; parameters are another
-        block's, or not."""
-        return Scope(self, scope, module, part, borrows)
+        block's, or not; tokens: what `s` stands for."""
+        return Scope(self, scope, module, part, borrows, tokens)
 
     def dims_of(self, tensor: str) -> tuple[str, ...]:
         return self.tensors[tensor].dims
@@ -340,22 +345,23 @@ class Net:
 class Scope:
     """What `Net.within` opens."""
 
-    def __init__(self, net: Net, scope: str, module: str | None, part: str | None, borrows: bool | None):
-        self.net, self.change = net, (scope, module, part, borrows)
+    def __init__(self, net: Net, scope: str, module: str | None, part: str | None, borrows: bool | None, tokens: str | None = None):
+        self.net, self.change, self.tokens = net, (scope, module, part, borrows), tokens
 
     def __enter__(self) -> Net:
         net, (scope, module, part, borrows) = self.net, self.change
         if module is not None and module not in MODULES:
             raise IRError(f"{net.name}: {scope or net.scope} is of the module '{module}', which is no row of MODULES: {nearest(module, MODULES)}")
-        self.before = (net.scope, net.module, net.parts, net.borrows)
+        self.before = (net.scope, net.module, net.parts, net.borrows, net.tokens)
         net.scope = f"{net.scope}.{scope}" if net.scope and scope else scope or net.scope
         net.module = module or net.module
         net.parts = (*net.parts, part or scope) if part or scope else net.parts
         net.borrows = net.borrows if borrows is None else borrows
+        net.tokens = self.tokens or net.tokens
         return net
 
     def __exit__(self, *_: object) -> None:
-        self.net.scope, self.net.module, self.net.parts, self.net.borrows = self.before
+        self.net.scope, self.net.module, self.net.parts, self.net.borrows, self.net.tokens = self.before
 
 
 def rebuild(block: Block, ops: Iterable[Op], tensors: Mapping[str, Tensor] | None = None, **changes: Any) -> Block:

@@ -330,6 +330,7 @@ class Operation:
     in_place: bool = False
     casts: bool = False
     whole_sequences: bool = False
+    any_token: bool = False  # a token of its result may be any of what it reads: sequence parallelism gathers that
     hands_on: bool = False  # PyTorch's derivative hands on the gradient that it is given (AddBackward0)
     # bytes an element that backward moves besides gradient, input and result
     masks: int = 0
@@ -360,16 +361,12 @@ _EXCHANGE = Operation("exchange", Exchange, inner="tokens", bound="permute")
 # integers: indices, offsets and masks.
 OPERATIONS: dict[str, Operation] = {
     "linear": Operation("declared", Projection),
-    "pool": Operation("declared"),
     "state_space": Operation("declared", StateSpace),
-    "selective_scan": Operation("declared"),
     "rope_part": Operation("declared", Rope),
     "rope_concat": Operation("declared", Rope),
-    "pack": Operation("declared"),
-    "clip": Operation("declared"),
-    "add_positions": Operation("declared"),
     "dispatch": Operation("declared", Exchange),
     "combine": Operation("declared", Exchange),
+    **dict.fromkeys(("pool", "selective_scan", "pack", "clip", "add_positions", "leave_padding_out", "pad_again"), Operation("declared")),
     "einsum": Operation("product", Projection, "contracted", "einsum", bound="gemm", stored_by=("sac_mm", "sac_mm_attn")),
     "grouped": Operation("product", Projection, "contracted", "einsum", bound="gemm", stored_by=("sac_mm_attn",)),
     "attention": Operation(
@@ -443,6 +440,7 @@ OPERATIONS: dict[str, Operation] = {
     "added_in": Operation("primitive", transpose="shared", in_place=True),
     "index": Operation("primitive", bound="permute", keeps="integers"),
     "sort": Operation("primitive", bound="permute"),
+    **dict.fromkeys(("tokens_of_rows", "rows_of_tokens"), Operation("primitive", bound="permute", any_token=True)),
     "std": Operation("primitive", keeps="all"),
 }
 

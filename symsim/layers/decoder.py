@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from symsim.inputs.architecture import Architecture, HyperConnections, LayerKind
-from symsim.ir.block import Net, Weight
+from symsim.ir.block import TOKENS, Net, Weight
 from symsim.layers import notation as n
 from symsim.layers.altup import corrected, laurel, predicted
 from symsim.layers.attention import attention
@@ -86,8 +86,12 @@ def _layer(net: Net, x: str, model: Architecture, kind: LayerKind) -> str:
         x = laurel(net, read, x) if model.laurel_rank else x
     if kind.ffn == "none":
         return x
-    read = normed(x, "pre_mlp")
-    x = added(fed(read, x), read if model.residual_after_norm else x, "post_mlp", "add_ffn")
+    packed = TOKENS in net.dims
+    x = n.without_padding(net, x) if packed else x
+    with net.within("", tokens=TOKENS if packed else None):
+        read = normed(x, "pre_mlp")
+        x = added(fed(read, x), read if model.residual_after_norm else x, "post_mlp", "add_ffn")
+    x = n.padded_again(net, x) if packed else x
     if model.altup:
         return corrected(net, predictions, active, x, model)
     if model.per_layer_input:

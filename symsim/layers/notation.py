@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from symsim.ir.block import Net, Scope
+from symsim.ir.block import TOKENS, Net, Scope
 from symsim.ir.operations import WHOLE_SEQUENCES, Attention
 
 
@@ -178,6 +178,20 @@ def detached(net: Net, x: str, name: str) -> str:
     y = net.tensor(f"{name}.detached", net.dims_of(x), net.tensors[x].dtype, view_of=x)
     net.op("detach", name, [x], [y])
     net.tensors[y] = replace(net.tensors[y], gradient=False)
+    return y
+
+
+def without_padding(net: Net, x: str) -> str:
+    """`x[b s h] -> y[b s_u h]`: the tokens of x that are no padding."""
+    y = net.tensor("tokens", [TOKENS if d == "s" else d for d in net.dims_of(x)], net.tensors[x].dtype)
+    net.op("leave_padding_out", "leave_padding_out", [x], [y])
+    return y
+
+
+def padded_again(net: Net, x: str) -> str:
+    """`x[b s_u h] -> y[b s h]`: rows as long as the longest, with zeros where there is padding."""
+    y = net.tensor("rows", ["s" if d == TOKENS else d for d in net.dims_of(x)], net.tensors[x].dtype)
+    net.op("pad_again", "pad_again", [x], [y])
     return y
 
 

@@ -13,7 +13,7 @@ from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import InputError, cut
 from symsim.frameworks.choices import FRAMEWORKS
 from symsim.inputs.architecture import Architecture
-from symsim.inputs.lengths import documents
+from symsim.inputs.lengths import attention_documents, documents
 from symsim.inputs.limits import MOST_STAGES
 from symsim.inputs.strategy import Strategy, default_dp
 from symsim.inputs.trained import depths
@@ -231,7 +231,9 @@ def _sequence(architecture: Architecture, strategy: Strategy) -> None:
             f"the next length that fits is {nearest_length}"
         )
     _documents(strategy)
-    lengths = documents(strategy)
+    if strategy.mlp_padding_free and (architecture.parallel_block or architecture.hyper_connections):
+        raise InputError("mlp_padding_free needs attention in front of the network, on one stream: there padding is left out between the two")
+    lengths = attention_documents(strategy)
     if lengths is not None and lengths.varied and architecture.attention.dsa_indexer_topk:
         raise InputError("document_lengths that vary are not counted for attention over chosen keys; give packed_document_length instead")
     if lengths is not None and lengths.varied and architecture.several_windows:
@@ -246,9 +248,13 @@ def _documents(strategy: Strategy) -> None:
         raise InputError("document_lengths and packed_document_length both say how long documents are; give one of them")
     name = "packed_document_length" if strategy.document_lengths is None else "document_lengths"
     if lengths is None:
-        if strategy.padding_free:
-            raise InputError("padding_free=true needs the lengths of documents, one to a row: document_lengths=lognormal:MEAN+CV, @FILE or N")
+        for option in ("padding_free", "mlp_padding_free"):
+            if getattr(strategy, option):
+                raise InputError(f"{option}=true needs the lengths of documents, one to a row: document_lengths=lognormal:MEAN+CV, @FILE or N")
         return
+    if strategy.mlp_padding_free and (strategy.padding_free or strategy.micro_batch_size == 1):
+        one = "padding_free=true pads none; set one of them" if strategy.padding_free else "micro_batch_size=1 has one row alone"
+        raise InputError(f"mlp_padding_free is of rows that are padded to a longer one beside them; {one}")
     if lengths.longest is not None and lengths.longest[0] > row:
         length, where = lengths.longest
         raise InputError(f"{where}: a document of {length:,} tokens does not fit into a row of seq_length={row}: cut it, as the trainer does")

@@ -50,7 +50,7 @@ def _passed_on(placed: Placed, index: int, forward: bool) -> Carried:
 def _in_one(placed: Placed, index: int, forward: bool) -> Carried:
     """Tokens in one message with what goes with them: on the side of their own ranks all tokens, on the experts' all that arrive once."""
     op, block, layout = placed.block.ops[index], placed.block, placed.iteration[index]
-    tokens = op.inputs[0] if "s" in block.tensors[op.inputs[0]].dims else op.outputs[0]
+    tokens = op.inputs[0] if "b" in block.tensors[op.inputs[0]].dims else op.outputs[0]
     out = tokens == op.inputs[0]
     kept = block.tensors[tokens]
     # with every token, in its own type: experts (of 8 bytes) and weights (of 4) on the way out, gradients of weights on the way back

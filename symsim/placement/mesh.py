@@ -90,7 +90,7 @@ def place(mesh: Mesh, block: Block, op: Op) -> Layout:
     taken = {a for axes in wanted.values() for a in axes.always}
 
     def usable(axes: Axes) -> tuple[str, ...]:
-        left = () if row.whole_sequences else axes.left
+        left = () if row.whole_sequences or row.any_token else axes.left
         return tuple(a for a in (*axes.always, *(a for a in left if a not in taken)) if mesh.active(a) and a not in op.idle)
 
     return {d: usable(axes) for d, axes in wanted.items()}

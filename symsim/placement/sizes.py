@@ -7,10 +7,10 @@ from fractions import Fraction
 
 from symsim.algebra.expr import ONE, Expr, Number, ceil, expr, floor, log2, maximum, minimum, sqrt, symbol
 from symsim.inputs.architecture import Architecture, Moe
-from symsim.inputs.lengths import documents
+from symsim.inputs.lengths import attention_documents, documents, networks_pack
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.watched import unheeded
-from symsim.ir.block import Dim
+from symsim.ir.block import TOKENS, Dim
 from symsim.pipeline.schedules import schedule_sizes
 from symsim.placement.mesh import Mesh
 
@@ -193,7 +193,7 @@ def keys_per_query(causal: str, reach: str, strategy: Strategy, *, w: Expr = WIN
     Where the documents' lengths u differ, the mean is over all tokens, which are in long documents more often: f(u) of a document's pairs
     is E[f(u)]/E[u] a token, and E[u^2]/E[u] = u (1 + q_u).
     """
-    lengths = documents(strategy)
+    lengths = attention_documents(strategy)
     s = symbol("s") if lengths is None else symbol("u")
     varied = lengths is not None and lengths.varied
     if reach in ("compressed", "picked"):
@@ -229,7 +229,7 @@ def span(reach: str, strategy: Strategy, *, w: Expr = WINDOW) -> Expr:
     """The keys that a token has in reach on average, before and behind it: of its row or document, at most a window or its chunk."""
     if reach == "band":
         return minimum(2 * span("window", strategy, w=w) - 1, span("both", strategy))
-    lengths = documents(strategy)
+    lengths = attention_documents(strategy)
     if lengths is None or not lengths.varied:
         row = symbol("s") if lengths is None else symbol("u")
         return row if reach in ("all", "both") else minimum(symbol("k_x") if reach == "chosen" else w, row)
@@ -241,16 +241,21 @@ def span(reach: str, strategy: Strategy, *, w: Expr = WINDOW) -> Expr:
     return (w * (u - symbol("u_r")) + symbol("u_rr")) / u
 
 
-def tokens_per_rank(mesh: Mesh) -> Expr:
-    """Tokens of a micro-batch that one rank routes: b s / c, and / t with sequence parallelism."""
+def tokens_per_rank(strategy: Strategy, mesh: Mesh) -> Expr:
+    """Tokens of a micro-batch that one rank routes: b s / c, and / t with sequence parallelism; of rows that are padded, b u / c."""
     shards = mesh.group(mesh.context_axes) * (mesh.degree("tp") if mesh.sequence_parallel else 1)
-    return symbol("b") * symbol("s") / shards
+    return routed_tokens(strategy) / shards
+
+
+def routed_tokens(strategy: Strategy) -> Expr:
+    """Tokens of a micro-batch that are routed."""
+    return symbol("b") * symbol("u" if networks_pack(strategy) else "s")
 
 
 def capacity(strategy: Strategy, mesh: Mesh) -> Expr:
     """Rows an expert takes from one rank: ceil(factor * tokens * K / E) (Megatron-Core moe_utils.get_capacity)."""
     factor = Fraction(str(strategy.moe_expert_capacity_factor or 1))
-    return ceil(tokens_per_rank(mesh) * symbol("K") * expr(factor) / symbol("E"))
+    return ceil(tokens_per_rank(strategy, mesh) * symbol("K") * expr(factor) / symbol("E"))
 
 
 def reached(moe: Moe, units: Expr) -> Expr:
@@ -262,7 +267,7 @@ def reached(moe: Moe, units: Expr) -> Expr:
     return maximum(1, units * (1 - missed))
 
 
-def busiest(moe: Moe, mesh: Mesh) -> Expr:
+def busiest(moe: Moe, strategy: Strategy, mesh: Mesh) -> Expr:
     """Rows of the busiest of e experts' ranks over the mean, where each of T tokens a rank takes K of E experts at random.
 
     Rows of a rank have the mean K T and the variance K T (1 - 1/e) (E - K)/(E - 1), and a correlation of -1/(e - 1), since their sum is given. So
@@ -272,7 +277,7 @@ def busiest(moe: Moe, mesh: Mesh) -> Expr:
     ranks, experts, chosen = mesh.degree("ep"), moe.num_moe_experts, moe.moe_router_topk
     if ranks == ONE or chosen == experts:
         return ONE
-    deviation = sqrt(Fraction(experts - chosen, experts - 1) / (chosen * tokens_per_rank(mesh)))
+    deviation = sqrt(Fraction(experts - chosen, experts - 1) / (chosen * tokens_per_rank(strategy, mesh)))
     above = Fraction("1.541") * (sqrt(log2(ranks) + Fraction("1.4")) - sqrt(Fraction("1.4")))
     return minimum(ranks, 1 + above * deviation)
 
@@ -309,19 +314,20 @@ def dimensions(
         "one": Dim(expr(1)),
         "y": Dim(expr(strategy.num_labels)),
         "z": Dim(symbol("s")),
+        **({TOKENS: Dim(symbol("u"), parts=("s",))} if networks_pack(strategy) else {}),
         **{dim: Dim(symbol(name)) for dim, name in own.items()},
     }
 
 
 def _of_experts(model: Architecture, strategy: Strategy, mesh: Mesh, at_random: bool) -> dict[str, Dim]:
-    load = symbol("lam") * (busiest(model.moe, mesh) if at_random and model.moe else ONE)
-    rows = tokens_per_rank(mesh) * symbol("K") * mesh.degree("etp") * load
-    logical = symbol("b") * symbol("s") * symbol("K")
+    load = symbol("lam") * (busiest(model.moe, strategy, mesh) if at_random and model.moe else ONE)
+    rows = tokens_per_rank(strategy, mesh) * symbol("K") * mesh.degree("etp") * load
+    logical = routed_tokens(strategy) * symbol("K")
     if model.moe and strategy.moe_pad_expert_input_to_capacity:
         rows = symbol("E") * symbol("C") * mesh.degree("etp")
-        logical = symbol("E") * symbol("C") * (symbol("b") * symbol("s") / tokens_per_rank(mesh))
+        logical = symbol("E") * symbol("C") * (routed_tokens(strategy) / tokens_per_rank(strategy, mesh))
     flex, set_aside = {}, set_aside_rows(strategy, load)
     if model.moe and strategy.moe_token_dispatcher_type == "flex":
         often = reached(model.moe, mesh.degree("ep"))
-        flex["R_u"] = Dim(tokens_per_rank(mesh) * often * mesh.degree("etp") * load, symbol("b") * symbol("s") * often)
+        flex["R_u"] = Dim(tokens_per_rank(strategy, mesh) * often * mesh.degree("etp") * load, routed_tokens(strategy) * often)
     return {"C": Dim(symbol("C")), "R": Dim(rows, logical, room=set_aside[0], kept=set_aside[1]), **flex, "E_r": Dim(symbol("E"))}

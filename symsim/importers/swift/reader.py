@@ -26,7 +26,7 @@ from symsim.importers.adapted import (
 )
 from symsim.importers.adapted import adapters as with_adapters
 from symsim.importers.assumed import ALLOCATOR, allocator
-from symsim.importers.documents import balanced, documents_said, free_rows, packed_rows, share_of_networks
+from symsim.importers.documents import ASK, LONGEST, balanced, documents_said, free_rows, packed_rows
 from symsim.importers.heads import TASKS, headed
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys, Silent
@@ -176,7 +176,7 @@ def _lengths(r: Reading, options: "Options") -> None:
     if free:
         free_rows(r.keys, "padding_free", said, r.strategy)
     if r.keys.flag("mlp_padding_free", False):
-        _networks_without_padding(r, packed or bool(free))
+        _networks_without_padding(r, said, packed or bool(free))
     balanced(r.keys, r.assumptions, "group_by_length")
     scheduler = str(r.keys.text("sequence_packing_scheduler", "none")).casefold()
     if scheduler != "none":
@@ -184,21 +184,18 @@ def _lengths(r: Reading, options: "Options") -> None:
         r.keys.note("sequence_packing_scheduler", to="assume.row_balance", why="samples go to ranks so that each has as much work")
 
 
-def _networks_without_padding(r: Reading, nowhere: bool) -> None:
+def _networks_without_padding(r: Reading, said: str, nowhere: bool) -> None:
     """mlp_padding_free leaves out of feed-forward networks what pads the rows of a micro-batch (mcore-bridge 1.6.5,
     model/modules/transformer_layer.py: of several rows alone)."""
     key = "mlp_padding_free"
     if nowhere or r.strategy.get("micro_batch_size", 1) == 1:
         why = "rows have no padding anywhere" if nowhere else "read of micro-batches of several rows: one alone is as long as its sample"
         r.keys.note(key, "no_cost_effect", why=why)
+    elif said:
+        r.strategy[key] = True
+        r.keys.note(key, "mapped", f"mlp_padding_free, {said}", "attention of whole rows, feed-forward networks of their mean length")
     else:
-        why = "rows are timed as full; of rows of mean length u feed-forward networks compute u / seq_length of that"
-        if r.architecture is not None:
-            share = share_of_networks(r.architecture, r.strategy.get("seq_length", 4096))
-            why += f": they are {share:.0%} of the step's FLOPs, which is the most that could go"
-        if r.strategy.get("sp"):
-            why += "; tensor-parallel ranks gather the stream twice a layer more, forward and backward"
-        r.keys.note(key, "not_modelled", why=why)
+        r.keys.note(key, "derived", "seq_length", f"{LONGEST}, without padding; {ASK}")
 
 
 _KINDS = {
