@@ -234,6 +234,16 @@ def test_shards_of_single_operations_are_said_to_be_approximate() -> None:
 
 # Recomputation
 
+
+@pytest.mark.parametrize(("stages", "layers"), [(1, 1), (2, 3), (4, 3), (8, 3), (12, 4)])
+def test_checkpoints_of_single_operations_span_layers(stages: int, layers: int) -> None:
+    """partition_balanced makes n // pp parts of all n shards, none smaller than the largest (GPT-2 XL's tables: 82 M parameters, a layer 30.7 M),
+    and a stage reads their ends as numbers of its own shards."""
+    made = job(f"gradient_accumulation_steps={2 * stages}", f"{stages}, 1, 1")
+    assert (made.strategy or {}).get("recompute_num_layers", 1) == layers
+    assert layers == 1 or f"of {layers} layers" in row(made, "checkpoint_num_layers").why
+
+
 LAYERS = 'gradient_accumulation_steps=8, split_method="layer_split"'
 
 

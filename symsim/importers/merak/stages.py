@@ -162,7 +162,8 @@ def _of_operations(strategy: dict[str, Any], model: Architecture) -> str:
     inside = max([model.attention.num_attention_heads * strategy.get("seq_length", 0), *([2 * model.mlp.ffn_hidden_size] if model.mlp else [])])
     most = f"{2 / 3 / layers:.0%} of its {layers:.3g} layers, and a boundary inside a layer sends up to {2 + inside / hidden:.3g} times the stream"
     return (
-        f"shards of a third of a layer or so are taken as whole layers, an equal share for every stage: the longest may have 2/3 of one more, {most}"
+        "shards of a third of a layer or so, which follow from the torch.fx graph of the installed modelling code that no job has, are taken as "
+        f"whole layers, an equal share for every stage: the longest may have 2/3 of one more, {most}"
     )
 
 
@@ -249,9 +250,12 @@ def _recomputation(
         return
     traced = keys.has("split_method") and str(keys.given["split_method"].value) != "nearest_min_deps"
     if not traced:
-        interval = 1
+        interval = _layers_a_checkpoint(strategy["pp"], model)
+        why = f"nearest_min_deps makes checkpoints of its own (core/pipeline/module.py), of {interval} layers or so"
         if "checkpoint_num_layers" in keys.given:
-            keys.note("checkpoint_num_layers", "no_cost_effect", why="nearest_min_deps makes checkpoints of its own (core/pipeline/module.py)")
+            keys.note("checkpoint_num_layers", "no_cost_effect", "recompute_num_layers", why)
+        elif interval > 1:
+            keys.note("checkpoint_num_layers", "derived", "recompute_num_layers", why)
     strategy["recompute"] = "full"
     assumptions["recompute_early_stop"] = "false"
     keys.rows["whole checkpoints"] = Entry(
@@ -280,6 +284,17 @@ def _recomputation(
         why = "the chunk with the embedding, and the last one of the last stage, do not run again"
         if "recompute_layers_per_stage" not in {row.to for row in keys.rows.values()}:
             keys.rows["checkpoints"] = Entry("checkpoints", "(default)", "derived", "recompute_layers_per_stage", why)
+
+
+def _layers_a_checkpoint(pp: int, model: Architecture | None) -> int:
+    """Whole layers of a checkpoint under nearest_min_deps: partition_balanced cuts the shards of all stages into parts of as many parameters, so
+    many that one has pp shards (thirds of a layer), and fills each up to the largest, which is one shard at least: that of the table of words.
+    A stage reads the ends of parts as numbers of its own shards, from the first part on."""
+    if pp == 1 or model is None:
+        return 1
+    sizes = _sizes(model)
+    layer = sum(map(sum, sizes.layers)) / len(sizes.layers)
+    return max(1, round(max(pp / 3, (sizes.embedding + sizes.positions) / layer, sizes.head / layer)))
 
 
 def _even(model: Architecture, pp: int) -> list[list[str]]:
