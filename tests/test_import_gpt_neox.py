@@ -84,8 +84,8 @@ def test_modules_of_transformer_engine(tmp_path: Path) -> None:
 
 
 def test_weight_gradients_in_sixteen_bits(tmp_path: Path) -> None:
-    for on, fate in ((True, "no_cost_effect"), (False, "not_modelled")):
-        assert {row.key: row.fate for row in job(tmp_path, te_fp8_wgrad=on).rows}["te_fp8_wgrad"] == fate
+    (told,) = (row for row in job(tmp_path, te_fp8_wgrad=False).rows if row.key == "te_fp8_wgrad")
+    assert told.fate == "no_cost_effect" and "since 2.0" in told.why
 
 
 def test_layers_of_mamba_have_its_parameters(tmp_path: Path) -> None:

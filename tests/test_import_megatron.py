@@ -205,6 +205,7 @@ def test_dispatchers_and_graphs(words: str, expected: dict[str, object]) -> None
 
 
 GATHERED_IN_STEP = "overlap_param_gather_with_optimizer_step"
+AWARE = "--use-distributed-optimizer --use-precision-aware-optimizer"
 GATHERED = f"--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --{GATHERED_IN_STEP.replace('_', '-')}"
 
 
@@ -235,6 +236,9 @@ def test_forced_balance_is_random_routing() -> None:
         ("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads", "zero", 2),
         ("--use-torch-fsdp2 --torch-fsdp2-no-reshard-after-forward", "reshard_after_forward", False),
         ("--grad-reduce-in-bf16", "grad_reduce_in_fp32", False),
+        (f"{AWARE} --main-grads-dtype bf16", "grad_reduce_in_fp32", False),
+        (f"{AWARE} --main-grads-dtype bf16 --accumulate-allreduce-grads-in-fp32", "grad_reduce_in_fp32", None),
+        (f"{AWARE} --main-grads-dtype fp32", "grad_reduce_in_fp32", None),
         ("--fp8-format hybrid", "fp8", "delayed"),
         ("--fp4-format e2m1", "fp8", "nvfp4"),
         ("--fp8-format hybrid --fp8-dot-product-attention", "fp8_dot_product_attention", True),
@@ -862,6 +866,21 @@ def test_schedules_of_the_zero_bubble_fork(words: str, schedule: str, vpp: int) 
     with pytest.raises(InputError, match="takes no value, and 'x' is the value of no argument"):
         job(*DENSE, "--enable-zero-bubble", "x")
     assert alone.placed().schedule == "1f1b" and alone.placed().vpp == 1
+
+
+@pytest.mark.parametrize(
+    ("group", "fate", "said"), [(0, "no_cost_effect", ""), (4, "not_modelled", "8 chunks in flight"), (2, "not_modelled", "6 chunks in flight")]
+)
+def test_groups_of_the_zero_bubble_fork(group: int, fate: str, said: str) -> None:
+    """Chunks in flight and what rank 0 waits, as replayed of scheduler/group_interleaved_1f1b.py (4 ranks, 2 chunks, 8 micro-batches)."""
+    words = f"--num-layers 8 --pipeline-model-parallel-size 4 --global-batch-size 32 --interleave-group-size {group} --enable-zb-runtime".split()
+    found = job(*DENSE[:-2], *words, "--num-layers-per-virtual-pipeline-stage", "1")
+    told = row(found, "--interleave-group-size")
+    assert (
+        told[0] == fate and said in told[2] and (group == 0 or "11 chunks" in told[2]) and found.placed().microbatch_group_size_per_vp_stage is None
+    )
+    alone = row(job(*DENSE[:-2], *words), "--interleave-group-size")
+    assert alone[0] == "no_cost_effect"
 
 
 def test_weighted_data_of_bigcode() -> None:

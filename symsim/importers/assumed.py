@@ -30,6 +30,8 @@ def allocator(keys: Keys, assumptions: dict[str, str], *names: str) -> None:
 
 # 320 blocks of 65,536 numbers a launch, some 200 us: apex csrc/multi_tensor_apply.cuh, multi_tensor_adam.cu
 UPDATE_GRAPH = "an update's kernels take 21 million numbers each, longer than their launch: passes take what they do without a graph"
-# TransformerEngine module/linear.py (override_linear_precision, backward_override), torchao float8/config.py rowwise_with_gw_hp
+# TransformerEngine 2.0 to 2.20 common/recipe/__init__.py: DelayedScaling, a dataclass of pydantic, drops override_linear_precision unread
+NARROW_WEIGHT_GRADIENTS = "Transformer Engine has not read it since 2.0: weight gradients are multiplied in 8 bits all the same (1.x: in 16)"
+# torchao float8/config.py rowwise_with_gw_hp
 WIDE_WEIGHT_GRADIENTS = "weight gradients are multiplied in 16 bits there, at half the rate: up to a third more time in linear maps"
 COLLECTED = "all ranks collect at the same step, so that none waits for another (assume.stragglers=none): a tenth of a second every so many steps"

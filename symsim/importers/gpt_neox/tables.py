@@ -5,7 +5,7 @@ Names and defaults: gpt-neox ea7aefd8 (2026-05-19), megatron/neox_arguments/neox
 
 from __future__ import annotations
 
-from symsim.importers.assumed import WIDE_WEIGHT_GRADIENTS
+from symsim.importers.assumed import NARROW_WEIGHT_GRADIENTS
 from symsim.importers.keys import Silent, silent
 from symsim.importers.trainer import DATA, EVALUATION, LENGTH, LOADING, LOGS, PATHS, RATES, RNG, SAVING
 
@@ -110,7 +110,7 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", "the only way there is", "output_layer_parallelism"),
     **silent("not_modelled", _TE, "te_fp8_mha"),
     **silent("no_cost_effect", "Transformer Engine's linear maps, as all are here", "te_columnparallel te_rowparallel"),
-    **silent("not_modelled", WIDE_WEIGHT_GRADIENTS, "te_fp8_wgrad", (True,)),
+    **silent("no_cost_effect", NARROW_WEIGHT_GRADIENTS, "te_fp8_wgrad"),
     **silent("no_cost_effect", _FORMAT, "te_fp8_format te_fp8_amax_history_len te_fp8_amax_compute_algo te_fp8_margin"),
     **silent("not_modelled", _EXAMPLES, "train_impl", ("normal",)),
     **silent(

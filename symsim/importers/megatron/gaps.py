@@ -5,7 +5,7 @@ Names as in `silent.py`.
 
 from __future__ import annotations
 
-from symsim.importers.assumed import COLLECTED, UPDATE_GRAPH, WIDE_WEIGHT_GRADIENTS
+from symsim.importers.assumed import COLLECTED, NARROW_WEIGHT_GRADIENTS, UPDATE_GRAPH
 from symsim.importers.keys import Silent, silent
 
 GAPS: dict[str, Silent] = {
@@ -102,7 +102,7 @@ GAPS: dict[str, Silent] = {
         "a product of FP8 training in another type than the rest",
         "te_precision_config_file use_kitchen_attention",
     ),
-    **silent("not_modelled", WIDE_WEIGHT_GRADIENTS, "no_fp8_wgrad disable_fp8_wgrad"),
+    **silent("no_cost_effect", NARROW_WEIGHT_GRADIENTS, "no_fp8_wgrad disable_fp8_wgrad"),
     **silent(
         "not_modelled",
         "a transpose of every FP8 weight that stays, or a buffer that is used again: up to a byte a parameter",

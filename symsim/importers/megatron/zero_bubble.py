@@ -23,7 +23,6 @@ TABLE: dict[str, Silent] = {
         "enable_optimizer_post_validation",
     ),
     **silent("not_modelled", "two chunks a rank in the shape of a V, with whole backwards: one chunk is timed", "enable_1f1b_v"),
-    **silent("not_modelled", "micro-batches of a chunk in other groups than pp", "interleave_group_size", (0, "0")),
     **silent(
         "not_modelled",
         "activations of chunks go to the host and come back: their bytes less, and what of the transfers is exposed",
@@ -39,6 +38,7 @@ def schedule(read: Settings) -> None:
     """Set the schedule that the fork's switches name, where there is a pipeline."""
     keys, options = read.keys, read.options
     pp = options.get("pp", 1)
+    _groups(read)
     bent = keys.flag("zero_bubble_v_schedule", False, to="schedule, vpp", why="two chunks a rank in the shape of a V")
     apart = keys.flag("enable_zero_bubble", False, to="schedule") or bent
     pending = shown(keys.given["zero_bubble_max_pending_backward"].value) if keys.has("zero_bubble_max_pending_backward") else "auto"
@@ -62,3 +62,23 @@ def schedule(read: Settings) -> None:
         read.derived("zero_bubble_max_pending_backward", "schedule", "zb_h2", "so many as leave no bubble; as memory holds there")
     else:
         keys.note("zero_bubble_max_pending_backward", to="schedule", why=f"{pending} micro-batches on {pp} stages")
+
+
+def _groups(read: Settings) -> None:
+    """interleave_group_size of the interleaved schedule, which is another than Megatron-Core's with groups of that size: every forward of the
+    steady state is followed by a backward and its weight gradient, and each rank's first backward comes as soon as it can. By its orders replayed
+    (scheduler/group_interleaved_1f1b.py; 400 of them, 2 to 8 ranks, 2 to 4 chunks) rank i has (v - 1) g + p - i chunks in flight and waits
+    ((p - 1)(f + d) + (v - 1)((p - g) f + [p d - g (d + w)])) / v, with g at most p."""
+    keys, options = read.keys, read.options
+    group = keys.integer("interleave_group_size", 0, least=0)
+    p, v = options.get("pp", 1), options.get("vpp", 1)
+    if not keys.has("interleave_group_size"):
+        return
+    if not group:
+        keys.note("interleave_group_size", "no_cost_effect", why="none is asked for")
+    elif v == 1 or p == 1 or any(keys.flag(name, False) for name in ("enable_zero_bubble", "zero_bubble_v_schedule", "enable_1f1b_v")):
+        keys.note("interleave_group_size", "no_cost_effect", why="read by the interleaved schedule alone, with whole backwards")
+    else:
+        held, plain = (v - 1) * min(group, p) + p, (v - 1) * p + 2 * (p - 1) + 1
+        wait = f"waits for weight gradients no longer: {p - 1}/{v} of a micro-batch's less, and {(v - 1) * max(0, p - group)}/{v} of its forward more"
+        keys.note("interleave_group_size", "not_modelled", why=f"{held} chunks in flight on rank 0, where {plain} chunks are counted; it {wait}")
