@@ -76,4 +76,6 @@ def _row(name: str, section: str, model: str, settings: dict[str, Any] | str, pe
     tokens = plan.micro_batch_size * plan.seq_length * plan.dp
     note = f"step: {tokens} tokens over {speed} tokens/s; memory: active bytes, whose peak PyTorch reports" if speed else "memory alone"
     # whether a packed row attends within its documents depends on a version that is not said, and their lengths are not published
-    return Case(name, section, architecture(model, {}), plan, ASSUMED, "a100-sxm-80", tokens / speed if speed else None, peak, note, ("packed rows",))
+    # AdamW8bit is torchao's, whose update is compiled (torchtune docs/source/tutorials/memory_optimizations.rst)
+    assumed = {**ASSUMED, "optimizer_implementation": "compiled"} if plan.optimizer_bits == 8 else ASSUMED
+    return Case(name, section, architecture(model, {}), plan, assumed, "a100-sxm-80", tokens / speed if speed else None, peak, note, ("packed rows",))

@@ -256,6 +256,13 @@ def test_what_megatron_assumes_otherwise_is_said(tmp_path: Path) -> None:
     assert any("--set assume.apply_rope_fusion=true" in sentence for sentence in said)
 
 
+def test_what_torchtitan_has_no_kernel_for_is_said(tmp_path: Path) -> None:
+    asked = Asked(symsim.load_model("llama3-8b"), load_strategy("dp=8,zero=3"), assumptions={"optimizer_implementation": "compiled"})
+    (path,), said = export("torchtitan", asked, tmp_path / "train.toml")
+    assert 'implementation = "fused"' in path.read_text()
+    assert "torchtitan cannot say assume.optimizer_implementation=compiled: what is written means fused" in said
+
+
 def test_the_export_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from symsim.api.cli import main
 

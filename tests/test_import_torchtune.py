@@ -54,6 +54,14 @@ def test_parameters_updated_inside_backward(tmp_path: Path) -> None:
             job(tmp_path, optimizer_in_bwd=True, **{key: value})
 
 
+def test_the_library_of_an_optimizer_in_8_bits(tmp_path: Path) -> None:
+    """torchao compiles its update, bitsandbytes has a kernel."""
+    paths = ["torchao.optim.AdamW8bit", "torchao.prototype.low_bit_optim.Adam4bit", "bitsandbytes.optim.AdamW8bit", "bitsandbytes.optim.Adam8bit"]
+    made = [job(tmp_path, optimizer={"_component_": path}) for path in paths]
+    assert [m.placed().optimizer_bits for m in made] == [8, 4, 8, 8]
+    assert [m.assumptions.get("optimizer_implementation") for m in made] == ["compiled", "compiled", None, None]
+
+
 def test_tensor_parallel_host_and_8_bit_states(tmp_path: Path) -> None:
     optimizer = {"_component_": "bitsandbytes.optim.PagedAdamW8bit"}
     found = dict(job(tmp_path, tensor_parallel_dim=2, fsdp_cpu_offload=True, optimizer=optimizer, clip_grad_norm=0.5).strategy or {})

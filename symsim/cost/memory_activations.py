@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from symsim.algebra.expr import ONE, ZERO, Expr, maximum, symbol
 from symsim.algebra.key import layers, of_block, of_stage
-from symsim.algebra.kinds import DEPTH, HEAD, in_words
+from symsim.algebra.kinds import DEPTH, EMBEDDING, HEAD, in_words
 from symsim.algebra.quantity import BYTE, NONE, Quantity
+from symsim.cost.compiled_update import of_compiled_update
 from symsim.cost.count import label
 from symsim.cost.deferred import deferred, define_waiting
 from symsim.cost.memory_rank import LIVENESS, Rank, ahead, away, define_away, define_stage, saved_layers, stream, total
@@ -55,6 +56,8 @@ def _workspaces_of(rank: Rank, name: str, again: bool, remembered: Remembered) -
     )
     delayed: Delayed = "all" if rank.strategy.delay_wgrad_compute else ""
     delayed = "experts" if rank.strategy.overlap_dispatch_backward_with_experts_wgrad else delayed
+    # shards wait for the reduction of a layer, which frees more than their update takes; the embedding's update ends backward (memory_static)
+    in_turn = rank.strategy.optimizer_in_bwd and rank.strategy.zero < 3 and name != EMBEDDING
     backward = backward_moments(
         remembered,
         keep_gathered=rank.framework.keeps_gathered,
@@ -62,6 +65,7 @@ def _workspaces_of(rank: Rank, name: str, again: bool, remembered: Remembered) -
         into_main_gradient=rank.framework.placeholders,
         delayed=delayed,
         op_by_op=op_by_op,
+        updated=of_compiled_update(rank.strategy, rank.assume) if in_turn else None,
     )
     words = in_words(name) + (", recomputed in full" if again else "")
     title = label(f"{name}_ckpt" if again else name)

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, maximum, minimum, product, symbol
 from symsim.algebra.key import layers, of_stage
-from symsim.algebra.kinds import DEPTH
+from symsim.algebra.kinds import DEPTH, EMBEDDING
 from symsim.algebra.quantity import ELEMENT, Quantity
+from symsim.cost.compiled_update import of_compiled_update
 from symsim.cost.count import counted_parameters
 from symsim.cost.exchange_buffers import exchange_buffers
 from symsim.cost.gathering import never_sharded
@@ -264,11 +265,13 @@ def _differ(one: _Shape, other: _Shape) -> Expr:
 
 
 def optimizer_temporaries(rank: Rank) -> Expr:
-    """Bytes that the update behind backward makes beside what it changes. Of a parameter that is updated inside backward they take the place of
-    what the kernel of its gradient has read, which is freed then and is no smaller where a micro-batch has more tokens than a layer is wide."""
-    strategy = rank.strategy
+    """Bytes that the update behind backward makes beside what it changes. Where parameters are updated inside backward the embedding's comes last,
+    beside its gradient; of others they take the place of what the kernel of the gradient has read, which is freed then and is no smaller where a
+    micro-batch has more tokens than a layer is wide, unless `of_compiled_update` says more."""
+    strategy, compiled = rank.strategy, of_compiled_update(rank.strategy, rank.assume)
     if strategy.optimizer_in_bwd:
-        return ZERO
+        last = _updated(rank, EMBEDDING) if compiled else []
+        return WIDTHS[parameter_type(strategy)] * last[0] + compiled(last[0]) if compiled and last else ZERO
     away = rational(strategy.optimizer_offload_fraction) if strategy.optimizer_cpu_offload else expr(0)
     width = WIDTHS[main_type(strategy)]
     found = _gradients_in_fp32(rank) + maximum(_unscaled_moments(rank), narrowed_copies(rank))
@@ -277,12 +280,12 @@ def optimizer_temporaries(rank: Rank) -> Expr:
     if strategy.optimizer == "adam":
         how = rank.assume["optimizer_implementation"]
         found = found + (_at_once(rank, width) if how == "foreach" else ZERO)
+        found = found + (compiled(_define_largest(rank)) if compiled else ZERO)
         looped, each = 2 if how == "for_loop" else 0, expr(width)
     elif looped and main_type(strategy) != "fp32":
         looped += 2  # gradient and parameter in fp32 (transformers optimization.py)
     if row.largest or looped:
-        largest = _define_elements(rank, "largest", _largest_parameter(rank), "the largest parameter that one rank updates")
-        found = found + row.largest * largest
+        found = found + row.largest * _define_largest(rank)
     if looped:
         meaning = "temporaries of a parameter that is updated, and one of the parameter before it, whose name is still bound"
         found = found + each * _define_elements(rank, "looped", _looped(rank, looped), meaning)
@@ -328,9 +331,9 @@ def _of_both(rank: Rank, value: Expr) -> Expr:
     return value + of_other(rank.book, rank.model, value) if rank.schedule.mirrored else value * rank.schedule.weights
 
 
-def _largest_parameter(rank: Rank) -> Expr:
-    """Elements of the largest parameter that one rank updates."""
-    return maximum(*(n for name in rank.lowered.blocks for n in _updated(rank, name)))
+def _define_largest(rank: Rank) -> Expr:
+    elements = maximum(*(n for name in rank.lowered.blocks for n in _updated(rank, name)))
+    return _define_elements(rank, "largest", elements, "the largest parameter that one rank updates")
 
 
 def _looped(rank: Rank, own: int) -> Expr:

@@ -20,6 +20,7 @@ from symsim.algebra.reductions import stages_at, stages_max, stages_pair, stages
 from symsim.algebra.typeset import entry
 from symsim.cost.block_time import BlockTime, block_times
 from symsim.cost.collectives import Network
+from symsim.cost.compiled_update import moved_by_compiled_update
 from symsim.cost.compressed import compressed, compression_passes, momentum_messages
 from symsim.cost.count import label
 from symsim.cost.deferred import deferred, define_left_over
@@ -373,7 +374,8 @@ def _optimizer(lowered: Lowered, alone: bool = False) -> Quantity:
         updated = owned * here
         if here:
             by_shape = 2 * here * (states(lowered, expert=expert) - owned * alike) if row.by_shape else ZERO
-            passes += [updated * (g + 2 * alike + row.moves + (0 if copied else 2 * low)) + by_shape] + ([updated * (4 + low)] if copied else [])
+            moves = row.moves + moved_by_compiled_update(strategy, lowered.profile.assumptions)
+            passes += [updated * (g + 2 * alike + moves + (0 if copied else 2 * low)) + by_shape] + ([updated * (4 + low)] if copied else [])
         if expert and lowered.profile.model.moe is None:
             continue
         seconds = seconds + Quantity(sum((curves.memory_bound(p, kind="elementwise") for p in passes if p), ZERO), SECOND)

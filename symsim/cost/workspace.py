@@ -7,16 +7,17 @@ few sums, since most kernels hold no more than another one whatever the sizes ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from symsim.algebra.expr import ONE, ZERO, Expr
 from symsim.cost import linear_loss, stored
+from symsim.cost.count import counted_parameters
 from symsim.ir.block import FLOATS, NARROW, WIDTHS, Block, Op
 from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, CrossEntropy, LinearCrossEntropy, Projection, of_linear_module
 from symsim.lowering.communicate import Placed
-from symsim.lowering.differentiate import DEQUANTISE, BackwardOp, room
+from symsim.lowering.differentiate import DEQUANTISE, BackwardOp, elements, room
 from symsim.lowering.remember import Remembered, kept_as
 
 Delayed = Literal["", "experts", "all"]
@@ -66,14 +67,16 @@ def backward_moments(
     into_main_gradient: bool = False,
     delayed: Delayed = "",
     op_by_op: bool = False,
+    updated: Callable[[Expr], Expr] | None = None,
 ) -> list[Moment]:
     """The kernels of backward that may hold the most, the forward that recomputation runs again among them.
 
     keep_gathered: gathered inputs were kept so. whole: what runs again is one region, the block. into_main_gradient:
     products of linear modules write weight gradients where they are accumulated. delayed: the weight gradients of which of them come
     after the input gradients of their node (`_node`), so that the operands of all of them wait. op_by_op: `Framework.op_by_op`.
+    updated: where parameters are updated as their gradients are made, bytes that this takes beside one of so many elements.
     """
-    return worst(_Backward(remembered, keep_gathered, whole, into_main_gradient, delayed, op_by_op).moments())
+    return worst(_Backward(remembered, keep_gathered, whole, into_main_gradient, delayed, op_by_op, updated).moments())
 
 
 def worst(moments: Iterable[Moment]) -> list[Moment]:
@@ -176,10 +179,17 @@ class _Backward:
     """One pass over a block from its last operation to its first."""
 
     def __init__(
-        self, remembered: Remembered, keep_gathered: bool, whole: bool, into_main_gradient: bool, delayed: Delayed = "", op_by_op: bool = False
+        self,
+        remembered: Remembered,
+        keep_gathered: bool,
+        whole: bool,
+        into_main_gradient: bool,
+        delayed: Delayed = "",
+        op_by_op: bool = False,
+        updated: Callable[[Expr], Expr] | None = None,
     ):
         self.remembered, self.walk, self.whole, self.op_by_op = remembered, _Walk(remembered.placed, op_by_op), whole, op_by_op
-        self.into_main_gradient, self.delayed = into_main_gradient, delayed
+        self.into_main_gradient, self.delayed, self.updated = into_main_gradient, delayed, updated
         self.waiting: dict[int, dict[str, Expr]] = {}  # gradients that delayed weight gradients still read, by operation
         self.block = remembered.placed.block
         self.kernels: dict[int, list[BackwardOp]] = {}
@@ -210,7 +220,17 @@ class _Backward:
                 self.gradients.pop(name, None)
             self._weight_gradients(index)
             self._release(index)
+            if self.updated is not None:
+                self._update(index, self.updated)
         return self.found
+
+    def _update(self, index: int, updated: Callable[[Expr], Expr]) -> None:
+        """Parameters whose gradients this operation makes, and no other one adds to, are updated beside what it leaves."""
+        placed = self.remembered.placed
+        read = {t for op in self.block.ops[:index] for t in op.inputs}
+        for tensor in (t for t in counted_parameters(placed) if t.gradient and t.name in self.block.ops[index].inputs and t.name not in read):
+            held = _sum((*self.live.values(), *self.gradients.values())) + updated(elements(placed, tensor.name))
+            self.found.append(Moment(f"{self.block.ops[index].name}, update", held, self.of_parameters, self.walk.gradient(tensor.name)))
 
     def _weight_gradients(self, index: int) -> None:
         """Delayed weight gradients of a node whose input gradients are all made, one after the other."""

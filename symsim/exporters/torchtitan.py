@@ -91,7 +91,7 @@ def _converters(s: Strategy) -> Section:
 
 def _optimizer(asked: "Asked") -> Section:
     way = asked.assumptions.get("optimizer_implementation", "fused")
-    return {"name": "AdamW", "lr": 3e-4, "implementation": _IMPLEMENTATIONS[way]}
+    return {"name": "AdamW", "lr": 3e-4, "implementation": _IMPLEMENTATIONS.get(way, "fused")}
 
 
 def _training(s: Strategy) -> Section:

@@ -11,6 +11,7 @@ _OTHER = "its own passes are not counted: those of Adam are, whose states it has
 _PAGED = "pages of states that may move to the host when memory is short; all are counted on the accelerator"
 _LAYERWISE = "updated a layer at a time inside backward: less by the gradients of all other layers, which are counted"
 _COMPRESSED = "as after its warm-up, whose steps send whole gradients: momenta in one bit a number"
+_COMPILED = "torchao compiles its update, which is tuned in the first step"
 _LOCAL = "as in the long run, where one step in local_step_clipper sends, in one bit a number, and the others nothing"
 
 
@@ -49,9 +50,12 @@ _TABLE: dict[str, Update] = {
     "ademamix_8bit": Update("ademamix", bits=8),
     "paged_ademamix_32bit": Update("ademamix", why=_PAGED),
     "paged_ademamix_8bit": Update("ademamix", bits=8, why=_PAGED),
-    "adamw_8bit adamw_bnb_8bit adamw_torch_8bit ao_adamw_8bit ao_adamw_fp8 adamw8bit adamwfp8": Update(bits=8),
+    "adamw_8bit adamw_bnb_8bit adamw8bit adam8bit": Update(bits=8),
+    "adamw_torch_8bit ao_adamw_8bit ao_adamw_fp8 torchao.adamw8bit torchao.adam8bit torchao.adamwfp8 torchao.adamfp8": Update(
+        implementation="compiled", bits=8, why=_COMPILED
+    ),
     "paged_adamw_8bit": Update(bits=8, why=_PAGED),
-    "adamw_torch_4bit ao_adamw_4bit adamw4bit": Update(bits=4),
+    "adamw_torch_4bit ao_adamw_4bit torchao.adamw4bit torchao.adam4bit": Update(implementation="compiled", bits=4, why=_COMPILED),
     "paged_adamw_32bit paged_adamw": Update(why=_PAGED),
     "sgd": Update("sgd"),
     "schedule_free_sgd": Update("sgd_momentum", why="one state, as a moment"),
@@ -76,3 +80,9 @@ _TABLE: dict[str, Update] = {
     "lomo adalomo": Update("sgd", fate="not_modelled", why="updates inside backward, so that gradients never live whole"),
 }
 OPTIMIZERS: dict[str, Update] = {name: update for names, update in _TABLE.items() for name in names.split()}
+
+
+def of_class(path: str) -> str:
+    """The name in this table of a class by its import path (torchao.optim.AdamW8bit), where its library matters to it, else of the class alone."""
+    library, name = path.casefold().split(".")[0], path.casefold().rpartition(".")[2]
+    return f"{library}.{name}" if f"{library}.{name}" in OPTIMIZERS else name

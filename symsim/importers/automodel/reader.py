@@ -19,7 +19,7 @@ from symsim.importers.fsdp import narrow_gathers
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.losses import liger_modules
-from symsim.importers.optimizers import OPTIMIZERS
+from symsim.importers.optimizers import OPTIMIZERS, of_class
 from symsim.importers.ranks import NODE, known_variables, variable, world_size
 from symsim.importers.rules import parts_apart, settle, split_sequence
 from symsim.importers.sections import of_sections, referred, under
@@ -390,7 +390,7 @@ def _sharded(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) 
 
 def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
     target = str(keys.text("optimizer._target_", "torch.optim.AdamW"))
-    name = target.rpartition(".")[2].casefold()
+    name = of_class(target)
     name = {"flashadamw": "flash_adamw"}.get(name, name)
     if name not in OPTIMIZERS:
         raise keys.wrong("optimizer._target_", "an optimizer of PyTorch, Transformer Engine or bitsandbytes")

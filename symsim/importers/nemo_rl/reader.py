@@ -19,7 +19,7 @@ from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys
 from symsim.importers.nemo_rl.megatron import of_megatron
 from symsim.importers.nemo_rl.tables import DEFAULTS, DTENSOR, MEGATRON, POLICY, SECTIONS, SILENT
-from symsim.importers.optimizers import OPTIMIZERS
+from symsim.importers.optimizers import OPTIMIZERS, of_class
 from symsim.importers.ranks import known_variables, variable, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections, referred, under
@@ -191,7 +191,7 @@ def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) 
 
 def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
     key = f"{POLICY}.optimizer.name"
-    name = str(keys.text(key, "torch.optim.AdamW")).rpartition(".")[2].casefold()
+    name = of_class(str(keys.text(key, "torch.optim.AdamW")))
     if name not in OPTIMIZERS:
         raise keys.wrong(key, "an optimizer of PyTorch")
     OPTIMIZERS[name].apply(keys, key, strategy, assumptions)

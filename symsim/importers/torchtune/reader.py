@@ -17,7 +17,7 @@ from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
-from symsim.importers.optimizers import OPTIMIZERS
+from symsim.importers.optimizers import OPTIMIZERS, of_class
 from symsim.importers.ranks import NODE, known_variables, variable, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections, referred, under
@@ -161,9 +161,8 @@ def _batch(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
 
 def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
     component = str(keys.text("optimizer._component_", "torch.optim.AdamW"))
-    name = {"pagedadamw": "paged_adamw", "pagedadamw8bit": "paged_adamw_8bit"}.get(
-        component.rpartition(".")[2].casefold(), component.rpartition(".")[2].casefold()
-    )
+    name = of_class(component)
+    name = {"pagedadamw": "paged_adamw", "pagedadamw8bit": "paged_adamw_8bit"}.get(name, name)
     if name not in OPTIMIZERS:
         raise keys.wrong("optimizer._component_", f"an optimizer of PyTorch, torchao or bitsandbytes ({nearest(name, list(OPTIMIZERS))})")
     OPTIMIZERS[name].apply(keys, "optimizer._component_", strategy, assumptions)

@@ -18,7 +18,7 @@ from symsim.importers.fsdp import HOST_PARAMETERS, host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys, Unresolved
 from symsim.importers.losses import liger_modules
-from symsim.importers.optimizers import OPTIMIZERS
+from symsim.importers.optimizers import OPTIMIZERS, of_class
 from symsim.importers.ranks import NODE
 from symsim.importers.rules import settle
 from symsim.importers.sections import under
@@ -161,8 +161,9 @@ def _sharded(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], 
 
 
 def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
-    name = str(keys.text(f"{ACTOR}.optim.optimizer", "AdamW")).casefold()
+    given = str(keys.text(f"{ACTOR}.optim.optimizer", "AdamW"))
     library = str(keys.text(f"{ACTOR}.optim.optimizer_impl", "torch.optim", to="assume.optimizer_implementation"))
+    name = of_class(f"{library}.{given}")
     if name not in OPTIMIZERS:
         raise keys.wrong(f"{ACTOR}.optim.optimizer", "an optimizer of PyTorch, torchao or bitsandbytes")
     OPTIMIZERS[name].apply(keys, f"{ACTOR}.optim.optimizer", strategy, assumptions)
