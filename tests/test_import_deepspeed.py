@@ -338,3 +338,81 @@ def test_adapters_that_a_script_may_make_by_itself_are_said(tmp_path: Path) -> N
         fates[name] = next(entry.fate for entry in made.rows if entry.key.endswith("lora_r"))
         assert (made.strategy or {}).get("tuner_type", "full") == "full"
     assert fates == {"silent": "not_modelled", "off": "no_cost_effect"}
+
+
+LLAVA = "--vision_tower clip --version v1"
+MINICPM = "--llm_type qwen --tune_vision true --max_slice_nums 9 --tune_llm"
+RESTING = ["embedding", "lm_head", "final_norm", "layers"]
+LINEAR = ["all_linear"]
+
+
+def of_words(tmp_path: Path, words: str, settings: str = "--deepspeed zero2.json") -> Job:
+    (tmp_path / "zero2.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}}))
+    (tmp_path / "train.sh").write_text(
+        f"deepspeed train.py {settings} --model_name_or_path meta-llama/Meta-Llama-3-8B --per_device_train_batch_size 2 --bf16 True {words}\n"
+    )
+    return load_job("deepspeed", str(tmp_path / "train.sh"))
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "rests"),
+    [
+        (f"{LLAVA} --tune_mm_mlp_adapter True", "tune_mm_mlp_adapter", True),
+        (f"{LLAVA} --tune_mm_mlp_adapter False", "tune_mm_mlp_adapter", False),
+        (f"{LLAVA} --mm_tunable_parts=mm_mlp_adapter", "mm_tunable_parts", True),
+        (f"{LLAVA} --mm_tunable_parts=mm_vision_tower,mm_mlp_adapter,mm_language_model", "mm_tunable_parts", False),
+        (f"{MINICPM} false", "tune_llm", True),
+        (f"{MINICPM} true", "tune_llm", False),
+        ("--freeze_llm True --freeze_mlp False --force_image_size 448", "freeze_llm", True),
+    ],
+)
+def test_decoders_that_rest_behind_a_tower(words: str, key: str, rests: bool, tmp_path: Path) -> None:
+    """LLaVA and LLaVA-NeXT llava/train/train.py, MiniCPM-V finetune/finetune.py, InternVL internvl_chat_finetune.py."""
+    made = of_words(tmp_path, words)
+    found = dict(made.strategy or {})
+    assert (found.get("freeze_parameters"), found.get("trained_before")) == ((RESTING, True) if rests else (None, None))
+    assert ({row.key: row.fate for row in made.rows}[key] == "mapped") is rests
+
+
+@pytest.mark.parametrize(
+    ("words", "rank", "maps"),
+    [
+        (f"{LLAVA} --lora_enable True --lora_r 128", 128, LINEAR),
+        (f"{LLAVA} --lora_enable True", 64, LINEAR),
+        ("--use_llm_lora 16 --freeze_llm True --freeze_backbone True --freeze_mlp True", 16, LINEAR),
+        (f"{MINICPM} false --use_lora true", 64, ["q_proj", "k_proj", "v_proj"]),
+        ("--train_data_path a.json --use_lora", 64, ["q_proj", "v_proj"]),
+        ("--data_path a.json --lazy_preprocess True --use_lora True", 64, LINEAR),
+    ],
+)
+def test_adapters_that_scripts_make_of_their_own(words: str, rank: int, maps: list[str], tmp_path: Path) -> None:
+    found = dict(of_words(tmp_path, words).strategy or {})
+    assert (found["tuner_type"], found["lora_rank"], found["target_modules"]) == ("lora", rank, maps)
+    assert "freeze_parameters" not in found and "trained_before" not in found
+
+
+def test_words_of_a_trained_embedding_beside_adapters(tmp_path: Path) -> None:
+    """MiniCPM-V trains what embeds tokens whole beside its adapters."""
+    assert dict(of_words(tmp_path, f"{MINICPM} false --use_lora true").strategy or {})["modules_to_save"] == ["embedding"]
+
+
+def test_packed_rows_of_internvl(tmp_path: Path) -> None:
+    made = of_words(tmp_path, "--use_packed_ds True --max_packed_tokens 16384 --max_seq_length 4096")
+    told = {row.key: row for row in made.rows}
+    assert dict(made.strategy or {})["seq_length"] == 16384 and told["use_packed_ds"].fate == "derived" and told["max_packed_tokens"].fate == "mapped"
+    assert dict(of_words(tmp_path, "--use_packed_ds False --max_seq_length 4096").strategy or {})["seq_length"] == 4096
+
+
+@pytest.mark.parametrize(
+    ("more", "rank", "trained"), [("", None, False), ("--lora_dim 128", 128, True), ("--lora_dim 8 --only_optimize_lora", 8, False)]
+)
+def test_supervised_training_of_deepspeed_chat(more: str, rank: int | None, trained: bool, tmp_path: Path) -> None:
+    """The JSON of dschat/utils/ds_utils.py, and adapters beside which norms and embeddings are trained (dschat/utils/module/lora.py)."""
+    words = f"--max_seq_len 512 --zero_stage 3 --offload --dtype bf16 --gradient_checkpointing --data_split 2,4,4 {more} --deepspeed"
+    made = of_words(tmp_path, words.replace("--bf16 True", ""), settings="")
+    found = dict(made.strategy or {})
+    assert (found["zero"], found["optimizer_cpu_offload"], found["offload_parameters"], found["precision"]) == (3, True, True, "bf16")
+    assert (found["seq_length"], found["micro_batch_size"], found["recompute"], found["clip_grad"]) == (512, 2, "full", 1.0)
+    assert (found["param_persistence_threshold"], found["max_live_parameters"], found["prefetch_bucket_size"]) == (10_000, 30_000_000, 30_000_000)
+    assert found.get("lora_rank") == rank and ("trainable_parameters" in found) is trained
+    assert {row.key: row.fate for row in made.rows}["zero_stage"] == "derived"

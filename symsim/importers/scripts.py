@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from symsim.importers.adapted import Names, adapters, four_bits, frozen_decoder, stored_base
-from symsim.importers.deepspeed import openrlhf
+from symsim.importers.deepspeed import chat, openrlhf
 from symsim.importers.keys import Entry, Given, Keys, natural
 from symsim.inputs.architecture import Architecture
 
@@ -19,6 +19,7 @@ _NAMES = Names("lora_r", "lora_dropout", "lora_target_modules", "lora_modules_to
 # Chinese-LLaMA-Alpaca (run_clm_sft_with_peft.py), QLoRA (qlora.py), ProLong (training/train_language_model.py)
 _ALIASES = {
     **openrlhf.ALIASES,
+    **chat.ALIASES,
     **dict.fromkeys(("model_name", "model"), "model_name_or_path"),
     "trainable": "lora_target_modules",
     "modules_to_save": "lora_modules_to_save",
@@ -40,6 +41,15 @@ _RANK_ALONE = "use_llm_lora"
 _BITS = ("bits", "load_in_kbits")
 # scripts with adapters unless the other switch is on, by an argument of theirs alone
 _WHOLE = {"trainable": "full_finetuning", "source_max_len": "full_finetune"}
+# adapters that scripts make where they are told no more, by arguments that these alone have: linear maps, and a rank (LLaVA llava/train/train.py
+# find_all_linear_names; InternVL modeling_internvl_chat.py wrap_llm_lora; finetune.py of MiniCPM-V, of MiniCPM, and of Qwen)
+_MADE: dict[tuple[str, ...], tuple[str | list[str], int | None]] = {
+    ("lora_enable",): ("all-linear", 64),
+    (_RANK_ALONE,): ("all-linear", None),
+    ("use_lora", "llm_type"): (["q_proj", "k_proj", "v_proj"], 64),
+    ("use_lora", "train_data_path"): (["q_proj", "v_proj"], 64),
+    ("use_lora", "lazy_preprocess"): ("all-linear", 64),
+}
 # arguments with a section, of which no part is read alone
 UNREAD_SECTIONS = (
     "deepspeed",
@@ -71,6 +81,12 @@ def respelt(given: Mapping[str, Given]) -> tuple[dict[str, Given], dict[str, str
         found["padding_free"] = found.pop("packing")
         called["padding_free"] = "packing"
     _bits(given, found, called)
+    _towers(given, found, called)
+    for keys, (maps, width) in _MADE.items():
+        if set(keys) <= given.keys():
+            found.setdefault("lora_target_modules", Given(maps, given[keys[0]].where))
+            if width is not None:
+                found.setdefault("lora_r", Given(width, given[keys[0]].where))
     for own, whole in _WHOLE.items():
         if own in given and not _is_on(given, whole) and "use_peft" not in found:
             found["use_peft"] = Given(True, given[own].where)
@@ -99,6 +115,27 @@ def _bits(given: Mapping[str, Given], found: dict[str, Given], called: dict[str,
     found.setdefault("use_bnb_nested_quant", Given(True, given[own].where))
 
 
+def _towers(given: Mapping[str, Given], found: dict[str, Given], called: dict[str, str]) -> None:
+    """Models with towers: a decoder that is not trained, by other names than InternVL's, and InternVL's packed rows."""
+    parts = str(given["mm_tunable_parts"].value) if "mm_tunable_parts" in given else "mm_language_model"
+    rests = {
+        "tune_mm_mlp_adapter": _is_on(given, "tune_mm_mlp_adapter"),  # LLaVA llava/train/train.py: model.requires_grad_(False)
+        "mm_tunable_parts": "mm_language_model" not in parts.split(","),
+        "tune_llm": "tune_llm" in given and not _is_on(given, "tune_llm"),
+    }
+    own = next((key for key, said in rests.items() if said), None)
+    if own is not None:
+        found["freeze_llm"] = Given(True, given[own].where)
+        called["freeze_llm"] = own
+        found.pop(own, None)
+    if "llm_type" in given and _is_on(given, "use_lora"):
+        found.setdefault("lora_modules_to_save", Given(["embed_tokens"], given["use_lora"].where))
+    if _is_on(given, "use_packed_ds") and "max_packed_tokens" in given:
+        for key, own in (("packing", "use_packed_ds"), ("seq_length", "max_packed_tokens")):
+            found[key] = found.pop(own)
+            called[key] = own
+
+
 def _of_qlora(given: Mapping[str, Given], found: dict[str, Given]) -> None:
     """qlora.py (artidoro/qlora): adapters of rank 64 beside all linear maps, and rows of a source and a target."""
     found.setdefault("lora_target_modules", Given("all-linear", given["source_max_len"].where))
@@ -120,14 +157,19 @@ def as_called(rows: Sequence[Entry], called: Mapping[str, str]) -> list[Entry]:
 
 def tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
     """Adapters, where the script makes some, and a decoder that rests, ahead of what says the mesh."""
-    frozen_decoder(keys, "freeze_llm", strategy)
     if not keys.flag("use_peft", False, to="tuner_type"):
+        frozen_decoder(keys, "freeze_llm", strategy)
         if not keys.has("use_peft") and keys.has(_NAMES.rank):
             keys.note(_NAMES.rank, "not_modelled", why="adapters, where the script makes them whatever it is told: use_peft=true says so")
         return
     adapters(keys, strategy, architecture, _NAMES)
+    if keys.has("freeze_llm"):
+        keys.note("freeze_llm", "no_cost_effect", why="adapters are trained, and what they stand beside is not")
     if not keys.has("lora_target_modules"):
         keys.note("lora_target_modules", "derived", "target_modules", "queries and values, where peft is told none")
+    if keys.has("only_optimize_lora") and not keys.flag("only_optimize_lora", False, to="trainable_parameters"):
+        strategy["trainable_parameters"] = ["embedding", "norm", "final_norm", "lm_head"]
+        keys.note("only_optimize_lora", "mapped", "trainable_parameters", "embeddings, norms and output layer too; biases as well, which rest here")
     if keys.flag("use_dora", False, to="use_dora"):
         strategy["use_dora"] = True
 

@@ -58,7 +58,7 @@ ALIASES = {
 TABLE: dict[str, Silent] = {
     **silent(
         "derived",
-        "what its name says of the JSON that OpenRLHF makes",
+        "what its name says of the JSON that the program makes",
         """
         zero_stage ds.zero_stage zpg ds.zpg adam_offload ds.adam_offload overlap_comm ds.overlap_comm grad_accum_dtype ds.grad_accum_dtype
         ds_tensor_parallel_size ds.tensor_parallel_size train.batch_size ds.param_dtype optim.name

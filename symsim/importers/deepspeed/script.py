@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symsim.errors import InputError
-from symsim.importers.deepspeed import openrlhf
+from symsim.importers.deepspeed import chat, openrlhf
 from symsim.importers.documents import SAID
 from symsim.importers.launched import is_script, program_in, read_script
 from symsim.importers.ranks import WORLD, world_size
@@ -33,7 +33,11 @@ def of_script(inputs: Sequence[str], options: "Options") -> tuple[list[str], "Op
     said = {name: text for name, text in options.variables.items() if name in (*WORLD, *SAID, "seq_length")}
     if launched.world is not None and world_size(options) is None:
         said["world"] = str(launched.world)
-    document = openrlhf.told(launched.document) if any(_of_openrlhf(word.text) for word in launched.launcher) else launched.document
+    document = launched.document
+    if any(_of_openrlhf(word.text) for word in launched.launcher):
+        document = openrlhf.told(document)
+    elif chat.is_told(document.data):
+        document = chat.told(document)
     return [other for other in inputs if other != path], replace(options, variables=said), document
 
 

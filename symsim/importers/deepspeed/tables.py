@@ -6,7 +6,7 @@ runtime/zero/offload_config.py, docs/_pages/config-json.md.
 
 from __future__ import annotations
 
-from symsim.importers.deepspeed import openrlhf
+from symsim.importers.deepspeed import chat, openrlhf
 from symsim.importers.keys import Silent, silent
 from symsim.importers.trainer import DATA, EVALUATION, LENGTH, LOGS, OTHER_MODELS, PATHS
 
@@ -179,6 +179,7 @@ PIPELINE: dict[str, Silent] = silent(
 _ON = (True, "true", "True", 1, "1")
 SCRIPT: dict[str, Silent] = {
     **openrlhf.TABLE,
+    **chat.TABLE,
     **silent(
         "no_cost_effect",
         PATHS,
@@ -218,7 +219,7 @@ SCRIPT: dict[str, Silent] = {
         DATA,
         """train_file_path train_data_path eval_data_path dataset_mixer_list dataset_mixer_list_splits dataset_transform_fn dataset_target_columns
         dataset_cache_mode dataset_local_cache_dir dataset_config_hash dataset_skip_cache dataset_mix_dir dataset_eval_mixer dataset_train_splits
-        dataset_eval_splits meta_path conv_style use_data_resampling replacement allow_overflow max_buffer_size dataset_id_or_path add_bos
+        dataset_eval_splits meta_path conv_style llm_type use_data_resampling replacement allow_overflow max_buffer_size dataset_id_or_path add_bos
         model_init_kwargs chat_template_kwargs mixer_list dataset_prompt_column dagger chat_template_name eos_token_id pad_token""",
     ),
     **silent(
@@ -239,7 +240,11 @@ SCRIPT: dict[str, Silent] = {
         use_backbone_lora vision_select_layer dynamic_image_size min_dynamic_patch max_dynamic_patch use_thumbnail ps_version pad2square
         normalize_type min_num_frame max_num_frame num_images_expected version image_folder image_aspect_ratio image_grid_pinpoints is_multimodal
         mm_projector_type mm_projector_lr mm_vision_select_layer mm_vision_select_feature mm_use_im_start_end mm_use_im_patch_token
-        mm_patch_merge_type tune_mm_mlp_adapter freeze_mm_mlp_adapter pretrain_mm_mlp_adapter tune_vit_pos_embedding group_by_modality_length""",
+        mm_patch_merge_type tune_mm_mlp_adapter freeze_mm_mlp_adapter pretrain_mm_mlp_adapter tune_vit_pos_embedding group_by_modality_length
+        tune_llm tune_vision max_slice_nums mm_tunable_parts mm_vision_tower_lr mm_resampler_type mm_spatial_pool_stride mm_spatial_pool_mode
+        mm_spatial_pool_out_channels mm_newline_position tune_mm_vision_resampler freeze_mm_vision_resampler unfreeze_mm_vision_tower
+        vision_tower_pretrained video_folder video_fps frames_upbound add_faster_video faster_token_stride force_sample add_time_instruction
+        image_crop_resolution image_split_resolution delay_load group_by_modality_length_auto""",
     ),
     **silent("not_modelled", "rows are packed to max_packed_tokens: --var seq_length=N and packed_document_length=N say so", "use_packed_ds"),
     **silent("no_cost_effect", "read with use_packed_ds", "max_packed_tokens"),
@@ -256,7 +261,7 @@ SCRIPT: dict[str, Silent] = {
         "not_modelled",
         OTHER_MODELS,
         """beta loss_type sigmoid_loss_weight sft_loss_weight bco_loss_weight label_smoothing gamma_beta_ratio rpo_alpha sync_ref_model
-        precompute_ref_log_probs max_prompt_length teacher_model_name_or_path""",
+        precompute_ref_log_probs max_prompt_length teacher_model_name_or_path dpo_alpha gamma generate_during_eval""",
     ),
     **silent(
         "not_modelled",
