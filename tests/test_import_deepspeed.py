@@ -416,3 +416,26 @@ def test_supervised_training_of_deepspeed_chat(more: str, rank: int | None, trai
     assert (found["param_persistence_threshold"], found["max_live_parameters"], found["prefetch_bucket_size"]) == (10_000, 30_000_000, 30_000_000)
     assert found.get("lora_rank") == rank and ("trainable_parameters" in found) is trained
     assert {row.key: row.fate for row in made.rows}["zero_stage"] == "derived"
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "rows", "references", "forwards"),
+    [
+        ("--loss_type sigmoid,bco_pair --sigmoid_loss_weight 0.8 --bco_pair_loss_weight 0.2 --rpo_alpha 1", "loss_type", 4, 1, None),
+        ("--dpo_alpha=1.0 --beta=0.1 --gamma=0", "dpo_alpha", 4, 1, None),
+        ("--dpo_beta 0.1 --use_lora True --train_data_path a.json", "dpo_beta", 4, None, 1),
+        ("--loss_type ipo --precompute_ref_log_probs True", "loss_type", 4, None, None),
+        ("--loss_type dapo --beta 0.1", "", 2, None, None),
+        ("--beta 0.1", "", 2, None, None),
+    ],
+)
+def test_direct_preferences_of_scripts(words: str, key: str, rows: int, references: int | None, forwards: int | None, tmp_path: Path) -> None:
+    """InternVL's mixed preferences, LLaVA-NeXT's train_dpo.py, MiniCPM's finetune_dpo_trainer.py."""
+    made = of_words(tmp_path, words)
+    found = dict(made.strategy or {})
+    assert (found["micro_batch_size"], found.get("reference_models"), found.get("further_forwards")) == (rows, references, forwards)
+    fates = {row.key: row.fate for row in made.rows}
+    assert fates[key] == "mapped" if key else fates["beta"] == "not_modelled"
+    assert not key or {fates[name] for name in ("beta", "gamma", "rpo_alpha", "sigmoid_loss_weight", "bco_pair_loss_weight") if name in fates} <= {
+        "no_cost_effect"
+    }

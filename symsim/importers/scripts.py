@@ -10,6 +10,7 @@ from typing import Any
 from symsim.importers.adapted import Names, adapters, four_bits, frozen_decoder, stored_base
 from symsim.importers.deepspeed import chat, openrlhf
 from symsim.importers.keys import Entry, Given, Keys, natural
+from symsim.importers.preferences import preferred
 from symsim.inputs.architecture import Architecture
 
 # where no linear maps are named, peft takes queries and values of most families (peft utils/constants.py)
@@ -35,6 +36,11 @@ _ALIASES = {
     "clip_grad_norm": "max_grad_norm",
     "max_train_steps": "max_steps",
 }
+_PREFERENCES = frozenset(
+    """sigmoid hinge ipo exo_pair nca_pair robust bco_pair sppo_hard aot aot_pair aot_unpaired apo_zero apo_down discopop sigmoid_norm""".split()
+)
+_WEIGHTS = """beta dpo_alpha dpo_beta rpo_alpha gamma label_smoothing sigmoid_loss_weight sft_loss_weight bco_loss_weight bco_pair_loss_weight
+    loss_weights""".split()
 _LISTED = ("trainable", "modules_to_save")
 _RANK_ALONE = "use_llm_lora"
 # how many bits a base weight has, 16 where it is as it was
@@ -174,8 +180,31 @@ def tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | Non
         strategy["use_dora"] = True
 
 
-def stored(keys: Keys, strategy: dict[str, Any]) -> None:
-    """Base weights in few bits, behind what says how parameters are sharded."""
+def behind_ranks(keys: Keys, strategy: dict[str, Any]) -> None:
+    """What follows from rows, adapters and how parameters are sharded: base weights in few bits, and losses of preferences."""
+    _stored(keys, strategy)
+    _paired(keys, strategy)
+
+
+def _paired(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Losses of direct preferences: by TRL's names of them (trainer/dpo_config.py loss_type), of which InternVL mixes several, or an argument that
+    these alone have (LLaVA-NeXT train_dpo.py, MiniCPM finetune_dpo_trainer.py)."""
+    own = next((key for key in ("loss_type", "dpo_alpha", "dpo_beta", "rpo_alpha") if keys.has(key)), None)
+    if own is None:
+        return
+    asked = keys.given[own].value
+    kinds = asked if isinstance(asked, list) else str(asked).split(",")
+    if own == "loss_type" and not {str(kind).strip() for kind in kinds} <= _PREFERENCES:
+        return
+    ahead = keys.flag("precompute_ref_log_probs", False, to="reference_models", why="the reference has run before the first step")
+    preferred(keys, own, "orpo" if ahead else "dpo", strategy)
+    for key in _WEIGHTS:
+        if keys.has(key) and key != own:
+            keys.note(key, "no_cost_effect", why="a number of the loss")
+
+
+def _stored(keys: Keys, strategy: dict[str, Any]) -> None:
+    """Base weights in few bits."""
     four, eight = (keys.flag(key, False, to="quantize_base") for key in ("load_in_4bit", "load_in_8bit"))
     kind = keys.choice("bnb_4bit_quant_type", {"nf4": "nf4", "fp4": "fp4"}, "nf4", to="quantize_base")
     double = keys.flag("use_bnb_nested_quant", False, to="quantize_base")

@@ -21,7 +21,7 @@ from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.ranks import known_variables, spread, variable, world_size
 from symsim.importers.rules import settle
-from symsim.importers.scripts import UNREAD_SECTIONS, as_called, respelt, stored, tuned
+from symsim.importers.scripts import UNREAD_SECTIONS, as_called, behind_ranks, respelt, tuned
 from symsim.importers.sections import of_sections
 from symsim.importers.trainer import TRAINER, autocast, buckets, read_trainer, replicas
 from symsim.importers.weights import model_of
@@ -79,7 +79,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         _replicas(keys, strategy, assumptions, kind)
     _compiled(keys, strategy)
     _others(keys, kind)
-    stored(trainer, strategy)
+    behind_ranks(trainer, strategy)
     narrow_gathers(keys, strategy, "fp8_config.enable_fsdp_float8_all_gather")
     _synchronised(keys, trainer, strategy)
     settle(keys, strategy, architecture, "Accelerate")

@@ -22,6 +22,7 @@ TABLE: dict[str, Silent] = {
     **silent("no_cost_effect", LOGS, "print_loss enable_tensorboard tensorboard_path"),
     **silent("not_modelled", "logits and loss in 4 bytes, or in 2 where it is off: 2 bytes a logit", "compute_fp32_loss"),
     **silent("no_cost_effect", "read with lora_dim alone", "only_optimize_lora"),
+    **silent("not_modelled", "a byte of a mask an element, where a model without dropout keeps none", "dropout", (0, "0", "0.0")),
     **silent("not_modelled", OTHER_MODELS, "num_padding_at_beginning actor_model_name_or_path critic_model_name_or_path"),
 }
 

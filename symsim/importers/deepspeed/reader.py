@@ -23,7 +23,7 @@ from symsim.importers.keys import Entry, Given, Keys, natural
 from symsim.importers.optimizers import OPTIMIZERS
 from symsim.importers.ranks import known_variables, spread, variable, world_size
 from symsim.importers.rules import settle
-from symsim.importers.scripts import UNREAD_SECTIONS, as_called, respelt, stored, tuned
+from symsim.importers.scripts import UNREAD_SECTIONS, as_called, behind_ranks, respelt, tuned
 from symsim.importers.sections import of_sections
 from symsim.importers.trainer import TRAINER, read_trainer
 from symsim.importers.weights import model_of
@@ -77,7 +77,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     tuned(arguments, strategy, architecture)
     rows = configured(files.settings, arguments, strategy, assumptions, architecture, options, files.arguments is not None)
     attention(arguments, assumptions)
-    stored(arguments, strategy)
+    behind_ranks(arguments, strategy)
     kept = as_called(arguments.finish(), called)
     told = [row for row in kept if files.arguments is not None or row.value != "(default)" or row.key in ("seq_length", "model")]
     return Job("deepspeed", (*rows, *told), architecture, strategy, None, assumptions, _notes(files, architecture))

@@ -261,7 +261,8 @@ SCRIPT: dict[str, Silent] = {
         "not_modelled",
         OTHER_MODELS,
         """beta loss_type sigmoid_loss_weight sft_loss_weight bco_loss_weight label_smoothing gamma_beta_ratio rpo_alpha sync_ref_model
-        precompute_ref_log_probs max_prompt_length teacher_model_name_or_path dpo_alpha gamma generate_during_eval""",
+        precompute_ref_log_probs max_prompt_length teacher_model_name_or_path dpo_alpha gamma generate_during_eval bco_pair_loss_weight
+        dpo_beta use_dpo""",
     ),
     **silent(
         "not_modelled",
