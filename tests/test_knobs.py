@@ -84,6 +84,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "autocast": (DENSE, {"fusion": "eager", "zero": 0}, True),
     "fp8": (DENSE, {}, "mxfp8"),
     "fp8_param_gather": (DENSE, {"dp": 8, "fp8": "mxfp8"}, True),
+    "fp8_wgrad": (DENSE, {"fp8": "tensorwise"}, False),
     "fp8_output_proj": (DENSE, {"fp8": "mxfp8"}, True),
     "fp8_dot_product_attention": (DENSE, {"fp8": "mxfp8"}, True),
     "fp8_multi_head_attention": (DENSE, {"fp8": "mxfp8", "fp8_dot_product_attention": True}, True),

@@ -291,3 +291,19 @@ def test_rows_of_experts_are_copied_to_be_padded(options: dict[str, Any], copied
         moved = TOKENS * 2 * HIDDEN * 2 * 2
         assert int(result.numbers["Q_moe_moe_experts_combine_unpad"]) == moved
         assert int(result.numbers["U_moe_moe_experts_dispatch_pad_backward"]) == moved
+
+
+def test_weight_gradients_in_the_type_of_the_computation() -> None:
+    """Operands of 16 bits at that rate, which are kept so: casts write rows alone, one form for forward and one for the input's gradient."""
+    made = {}
+    for name, options in {"wide": {}, "all": {"fp8": "tensorwise"}, "but": {"fp8": "tensorwise", "fp8_wgrad": False}}.items():
+        strategy = Strategy(seq_length=TOKENS, **options)  # type: ignore[arg-type]
+        made[name] = derive(load_model("llama3-8b").architecture, strategy, None, None, load_system("h100-sxm")).numbers
+    for product in ("attention_qkv", "mlp_gate_up", "mlp_down_proj"):
+        seconds = {name: found[f"t_b_dense_{product}_wgrad"] for name, found in made.items()}
+        assert seconds["but"] == seconds["wide"] > seconds["all"]
+        for name in (f"t_f_dense_{product}", f"t_b_dense_{product}_dgrad"):
+            assert made["but"][name] == made["all"][name]
+    assert made["but"]["Q_dense_mlp_gate_up_quantise"] == TOKENS * HIDDEN * (2 * 2 + 1)
+    assert made["but"]["U_dense_mlp_gate_up_cast"] == TOKENS * 2 * FFN * (2 * 2 + 1)
+    assert made["but"]["A_dense"] == made["wide"]["A_dense"] > made["all"]["A_dense"]

@@ -176,7 +176,7 @@ def product_shape(placed: Placed, index: int, kind: str, strategy: Strategy) -> 
     if says.chosen:
         groups = local_size(placed.mesh, block, "E", ("ep",) if placed.mesh.active("ep") else ())
         rows = rows / groups
-    narrow = multiplied_in(op, strategy) if op.of(Projection).multiplied else tensors[op.inputs[0]].dtype
+    narrow = multiplied_in(op, strategy, kind) if op.of(Projection).multiplied else tensors[op.inputs[0]].dtype
     whole = kind != "forward" and op.of(Projection).stored  # made anew
     width = WIDTHS[strategy.precision if whole else narrow]
     out = WIDTHS[strategy.precision if whole else tensors[op.outputs[0]].dtype]

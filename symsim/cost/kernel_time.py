@@ -106,9 +106,9 @@ def _casts(op: Op) -> list[Cast]:
     return [cast for cast in casts if cast is not None and cast.passes]
 
 
-def peak(op: Op, strategy: Strategy) -> Expr:
-    """The rate of the multiplier that an operation uses, FLOP/s."""
-    return symbol(f"Phi_{multiplied_in(op, strategy)}")
+def peak(op: Op, strategy: Strategy, kind: str = "forward") -> Expr:
+    """The rate of the multiplier that an operation uses, forward or in the backward kernel `kind`, FLOP/s."""
+    return symbol(f"Phi_{multiplied_in(op, strategy, kind)}")
 
 
 def forward_seconds(placed: Placed, index: int, profile: Profile) -> Quantity:
@@ -172,7 +172,7 @@ def _moving(placed: Placed, index: int, products: Iterable[tuple[str, ...]], mov
 def _product(placed: Placed, index: int, kind: str, profile: Profile) -> Quantity:
     """A matrix product; experts that run one by one are as many apart."""
     op = placed.block.ops[index]
-    shape, rate = product_shape(placed, index, kind, profile.strategy), peak(op, profile.strategy)
+    shape, rate = product_shape(placed, index, kind, profile.strategy), peak(op, profile.strategy, kind)
     added = added_afterwards(placed, index, shape, profile.strategy)
     of_bias = kind in BIAS_KERNELS and op.of(Projection).bias_apart
     starts = maximum(0, _kernels_of_bias(placed, op, profile, kind) - 1) * symbol("t_mem")

@@ -19,7 +19,7 @@ OF_RECOMPUTATION = (
 )
 # options that a recipe of FP8 alone has
 _OF_FP8 = (
-    *("fp8_param_gather", "fp8_output_proj", "fp8_dot_product_attention", "fp8_multi_head_attention", "keep_fp8_transpose_cache"),
+    *("fp8_param_gather", "fp8_wgrad", "fp8_output_proj", "fp8_dot_product_attention", "fp8_multi_head_attention", "keep_fp8_transpose_cache"),
     *("recompute_from_fp8", "num_layers_at_start_in_bf16", "num_layers_at_end_in_bf16", "moe_router_padding_for_quantization"),
 )
 

@@ -48,8 +48,10 @@ class Profile:
         return self.strategy.tp > 1 and "tp" in self.placement.of(dim, within=op.name).always
 
 
-def multiplied_in(op: Op, strategy: Strategy) -> str:
-    """The type of the operands that a kernel multiplies, forward and backward: a recipe's, or that of the computation."""
+def multiplied_in(op: Op, strategy: Strategy, kind: str = "forward") -> str:
+    """The type of the operands that a kernel multiplies, forward or in the backward kernel `kind`: a recipe's, or that of the computation."""
+    if kind == "wgrad" and isinstance(op.attrs, Projection) and op.attrs.wide:
+        return strategy.precision
     narrow = op.attrs.multiplied if isinstance(op.attrs, (Projection, Attention, Scoring)) else ""
     return narrow or strategy.precision
 

@@ -61,16 +61,18 @@ def narrowed(k: Kernels, op: Op) -> tuple[str, list[str], Projection]:
     recipe = recipe_for(k, at)
     if recipe is None:
         return x, [as_stored(k, x)], at
-    original = recipe.keeps_original and (exceptional("keeps_original", at) or discarded(k, x))
-    both = forms(k.profile.assumptions, recipe)
+    wide = not k.profile.strategy.fp8_wgrad
+    original = wide or (recipe.keeps_original and (exceptional("keeps_original", at) or discarded(k, x)))
+    both = 1 if wide else forms(k.profile.assumptions, recipe)
     made = quantise(k, x, recipe, "input", 1 if original else both)
     gathered = f"{recipe.operand}x2" if recipe.block else recipe.operand
     at = replace(
         at,
         multiplied=recipe.operand,
-        gradient_dtype=gathered,
+        gradient_dtype=None if wide else gathered,
         gradient_cast=recipe.cast(both),
-        input_cast=recipe.cast(1) if original else None,
+        input_cast=recipe.cast(1) if original and not wide else None,
+        wide=wide,
     )
     return made[0], [as_stored(k, x)] if original else made, at
 

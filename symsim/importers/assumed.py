@@ -32,6 +32,4 @@ def allocator(keys: Keys, assumptions: dict[str, str], *names: str) -> None:
 UPDATE_GRAPH = "an update's kernels take 21 million numbers each, longer than their launch: passes take what they do without a graph"
 # TransformerEngine 2.0 to 2.20 common/recipe/__init__.py: DelayedScaling, a dataclass of pydantic, drops override_linear_precision unread
 NARROW_WEIGHT_GRADIENTS = "Transformer Engine has not read it since 2.0: weight gradients are multiplied in 8 bits all the same (1.x: in 16)"
-# torchao float8/config.py rowwise_with_gw_hp
-WIDE_WEIGHT_GRADIENTS = "weight gradients are multiplied in 16 bits there, at half the rate: up to a third more time in linear maps"
 COLLECTED = "all ranks collect at the same step, so that none waits for another (assume.stragglers=none): a tenth of a second every so many steps"

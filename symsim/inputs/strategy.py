@@ -356,6 +356,9 @@ class Strategy(BaseModel):
     fp8_param_gather: bool = Field(
         False, description="weights that are multiplied in FP8 are kept and gathered so, with no copy in the type of the computation"
     )
+    fp8_wgrad: bool = Field(
+        True, description="fp8: weight gradients are products of the recipe too; false: of the type of precision, of inputs that are kept so"
+    )
     fp8_output_proj: bool = Field(False, description="fp8=mxfp8: the output layer's products are narrow too")
     fp8_dot_product_attention: bool = Field(False, description="attention multiplies in FP8, of queries, keys and values that are cast for it")
     fp8_multi_head_attention: bool = Field(False, description="fp8_dot_product_attention: queries, keys and values come in FP8, and nothing is cast")

@@ -46,7 +46,8 @@ class Projection:
     output's gradient, where it is multiplied in a narrow type; input_cast: of an input that was kept as it was, for the weight gradient.
     bias_apart: the bias is added by kernels of its own, in fp32. stored: the type in which the weight is stored, that is made anew for backward
     (`symsim/ir/quantised.py`). joined: the products of all experts are one kernel, which makes of its result (before the activation) or of its
-    input's gradient (behind) what stands next to it. pieces: of the rows, each multiplied by itself, whose weight gradients are added."""
+    input's gradient (behind) what stands next to it. pieces: of the rows, each multiplied by itself, whose weight gradients are added. wide: weight
+    gradients are multiplied in the type of the computation, of operands that are kept so."""
 
     labels: tuple[str, ...] = ()
     bias: bool = False
@@ -61,6 +62,7 @@ class Projection:
     stored: str = ""
     joined: Literal["", "before", "behind"] = ""
     pieces: Expr = ONE
+    wide: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut
-from symsim.importers.assumed import WIDE_WEIGHT_GRADIENTS, deterministic
+from symsim.importers.assumed import deterministic
 from symsim.importers.documents import SAID, documents_said
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states, narrow_gathers
 from symsim.importers.job import Job
@@ -474,8 +474,11 @@ def _linear(keys: Keys, section: str, asked: bool, strategy: dict[str, Any]) -> 
     for name in ("recipe_name", "filter_fqns", "enable_fsdp_float8_all_gather", "precompute_float8_dynamic_scale_for_fsdp", "emulate"):
         if f"{section}.{name}" in keys.rows and not asked:
             keys.note(f"{section}.{name}", "no_cost_effect", why="read where a converter is named in model.converters")
-    if asked and str(recipe).startswith("rowwise"):
-        keys.note(f"{section}.recipe_name", "not_modelled", "fp8", f"{_ROWS}; {WIDE_WEIGHT_GRADIENTS}" if recipe == "rowwise_with_gw_hp" else _ROWS)
+    if asked and recipe == "rowwise_with_gw_hp":
+        strategy["fp8_wgrad"] = False
+        keys.note(f"{section}.recipe_name", to="fp8, fp8_wgrad", why="of linear maps forward and input gradients; with a scale for every row there")
+    elif asked and recipe == "rowwise":
+        keys.note(f"{section}.recipe_name", "not_modelled", "fp8", _ROWS)
     if asked and any(not {"output", "lm_head", "router"} & set(name.split(".")) for name in left):
         keys.note(
             f"{section}.filter_fqns",
