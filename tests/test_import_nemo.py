@@ -75,6 +75,9 @@ def test_sections_of_models(tmp_path: Path) -> None:
     assert {row.key: row.fate for row in aligned.rows}["model.dpo"] == "not_modelled"
     towers = NEMO.replace("  optim:", "  mm_cfg:\n    llm: {}\n  optim:")
     assert {row.key: row.fate for row in job(tmp_path, towers).rows}["model.mm_cfg"] == "not_modelled"
+    for on in (True, False):
+        held = job(tmp_path, towers.replace("llm: {}", f"llm: {{freeze: {str(on).lower()}}}")).strategy or {}
+        assert held.get("trained_before", False) is on and ("freeze_parameters" in held) is on
     others = towers.replace("mm_cfg", "mm_cgf")
     with pytest.raises(InputError, match=r"train.yaml:\d+: Megatron-LM has no key 'mm_cgf': .*; --lenient goes on without it"):
         job(tmp_path, others)

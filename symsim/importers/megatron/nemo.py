@@ -171,6 +171,11 @@ def of_nemo(document: Document) -> Found:
     """The keys of a NeMo configuration, with its interpolations put in."""
     model = document.data["model"]
     yield from _trainer(document)
+    tower = model.get("mm_cfg")
+    decoder = tower.get("llm") if isinstance(tower, dict) else None
+    if isinstance(decoder, dict) and decoder.get("freeze") is True and "peft" not in model:
+        # collections/multimodal/models/multimodal_llm/neva/neva_model.py NevaBaseModel.freeze_llm
+        yield "freeze_LM", "model.mm_cfg.llm.freeze", True, True, document.place(("model", "mm_cfg", "llm", "freeze"))
     for key, value in model.items():
         where = document.place(("model", key))
         if key in ("optim", "data", "tokenizer", "peft") and isinstance(value, dict):
