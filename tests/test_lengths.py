@@ -419,6 +419,30 @@ def test_a_job_that_packs_has_the_lengths_that_are_said(said: dict[str, str], op
     assert {row.key: row for row in jobs["packing"].rows}["sequence_packing_scheduler"].fate == "mapped"
 
 
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("megatron sft --micro_batch_size 2", "padding_free"),
+        ("megatron sft --micro_batch_size 2 --mlp_padding_free true", "padding_free"),
+        ("megatron sft --micro_batch_size 2 --padding_free false", None),
+        ("megatron sft --micro_batch_size 2 --padding_free false --mlp_padding_free true", "mlp_padding_free"),
+        ("megatron sft --padding_free false", "padding_free"),
+        ("swift sft --per_device_train_batch_size 2", None),
+        ("swift sft --per_device_train_batch_size 1", "padding_free"),
+        ("swift sft --per_device_train_batch_size 2 --padding_free true", "padding_free"),
+        ("swift sft --per_device_train_batch_size 2 --packing true", "packing"),
+    ],
+)
+def test_rows_of_an_ms_swift_job(words: str, option: str | None) -> None:
+    """Without padding by default under Megatron alone (swift/megatron/arguments/megatron_args.py, base_args/template_args.py)."""
+    job = load_job(
+        "swift", *words.split(), "--max_length", "8192", variables={"world": "8", "document_lengths": "lognormal:1500+0.8"}, model="llama3-8b"
+    )
+    found = job.placed()
+    assert found.padding_free == (option == "padding_free") and found.mlp_padding_free == (option == "mlp_padding_free")
+    assert (found.document_lengths is None) == (option is None)
+
+
 def test_rows_without_padding_of_a_job(tmp_path: Path) -> None:
     text = "base_model: meta-llama/Meta-Llama-3-8B\nsequence_len: 8192\nbatch_flattening: true\nmicro_batch_size: 4\n"
     (tmp_path / "a.yaml").write_text(text)

@@ -26,7 +26,7 @@ from symsim.importers.adapted import (
 )
 from symsim.importers.adapted import adapters as with_adapters
 from symsim.importers.assumed import ALLOCATOR, allocator
-from symsim.importers.documents import ASK, LONGEST, balanced, documents_said, free_rows, packed_rows
+from symsim.importers.documents import ASK, LONGEST, balanced, documents_said, free_rows, packed_rows, padded_rows
 from symsim.importers.heads import TASKS, headed
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys, Silent
@@ -89,7 +89,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     world = _world(keys)
     (of_megatron if run.program == "megatron" else of_trainer)(reading, world)
     allocator(keys, reading.assumptions, *ALLOCATOR)
-    _lengths(reading, options)
+    _lengths(reading, options, run.program == "megatron")
     _tuned(reading, adapters)
     frozen_decoder(reading.keys, "freeze_llm", reading.strategy)
     if run.program == "swift":
@@ -161,22 +161,23 @@ def _world(keys: Keys) -> int | None:
     return world
 
 
-def _lengths(r: Reading, options: "Options") -> None:
-    """What no argument tells of the rows, as --var says it."""
+def _lengths(r: Reading, options: "Options", free_by_default: bool) -> None:
+    """What no argument tells of the rows, as --var says it. free_by_default: rows have no padding unless they are told to (megatron_args.py)."""
     length = variable(options, "seq_length")
     if length is not None:
         r.strategy["seq_length"] = length
         r.keys.note("seq_length", "mapped", "seq_length", f"--var seq_length={length}")
     said, packed = documents_said(options, r.strategy), bool(r.keys.flag("packing"))
+    free = not packed and bool(r.keys.flag("padding_free", free_by_default))
+    apart = bool(r.keys.flag("mlp_padding_free", False)) and r.strategy.get("micro_batch_size", 1) > 1
     if packed:
         packed_rows(r.keys, "packing", said)
-    elif said:
-        r.keys.note(said, "mapped", said, f"--var {said}={options.variables[said]}")
-    free = not packed and r.keys.flag("padding_free", False)
-    if free:
+    elif free and (said or r.keys.has("padding_free")):
         free_rows(r.keys, "padding_free", said, r.strategy)
-    if r.keys.flag("mlp_padding_free", False):
-        _networks_without_padding(r, said, packed or bool(free))
+    elif said and not apart and not free:
+        padded_rows(r.keys, said, said, r.strategy)
+    if r.keys.has("mlp_padding_free") and r.keys.flag("mlp_padding_free", False):
+        _networks_without_padding(r, said, packed or free)
     balanced(r.keys, r.assumptions, "group_by_length")
     scheduler = str(r.keys.text("sequence_packing_scheduler", "none")).casefold()
     if scheduler != "none":
