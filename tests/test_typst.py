@@ -7,15 +7,20 @@ import re
 import string
 import subprocess
 import sys
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from test_report_step import made
 
+from symsim import derive
+from symsim.algebra.typeset import width
 from symsim.errors import InputError
 from symsim.report import latex, typst, write_report
 from symsim.report.content import report
 from symsim.report.document import Code, Column, Emphasis, Equation, Equations, Fold, Math, Paragraph, Printed, Report, Row, Section, Table
+from symsim.report.paired import pairs
 from symsim.report.typst_math import quoted, typst_math
 
 
@@ -73,6 +78,58 @@ def test_every_character_stands_for_itself(tmp_path: Path) -> None:
     assert json.loads(said) == marks.replace("\x1b", r"\x1b")
 
 
+# symbols of capitals and ceilings of quotients, which are wide
+WIDE = [("kimi-linear-48b-a3b", "tp=2,sp=true,pp=2,dp=8,num_microbatches=8,ep=8,etp=1"), ("zamba2-7b", "tp=2,sp=true,pp=2,dp=8,num_microbatches=8")]
+
+
+def measured(formulas: list[str]) -> list[float]:
+    """The width of each in em of its type, by the compiler."""
+    import typst as compiler
+
+    widths = ", ".join(f"measure($ {typst_math(f)} $).width.pt() / 10" for f in formulas)
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "widths.typ"
+        said = f"#context [#metadata(({widths},)) <widths>]"
+        source.write_text(f'#set page(width: 100cm)\n#set text(font: "New Computer Modern", size: 10pt)\n{said}')
+        return json.loads(compiler.query(source, "<widths>", field="value", one=True))
+
+
+@pytest.mark.parametrize(("model", "strategy"), WIDE)
+def test_wide_formulas_fit_the_page(model: str, strategy: str) -> None:
+    """Lines are broken by an estimate of their width, which was a sixth too short."""
+    document = report(derive(model, strategy, system="h100-sxm"))
+    assert_lines_fit(document)
+    equations = [e for s in document.sections for p in s.parts if isinstance(p, Equations) for e in p.equations if len(e.lines) == 1]
+    lines = [rf"\displaystyle {e.left} = {e.lines[0]}" for e in equations]
+    shares = [real / width(line) for real, line in zip(measured(lines), lines)]
+    assert len(shares) > 100 and 0.75 < min(shares) and max(shares) < 1.07
+
+
+def numbers_at(equations: list[Equation], folder: Path) -> dict[str, tuple[float, float]]:
+    """Where the number of each equation stands: cm from the left edge of its page, and from the top."""
+    import typst as compiler
+
+    where = [f"{axis}: query(<eq{e.number}>).first().location().position().{axis} / 1cm" for e in equations for axis in "xy"]
+    asked = "".join(f"({x}, {y})," for x, y in zip(where[::2], where[1::2]))
+    text = typst.render(Report("Lines", "", (Section("Lines", (Equations(tuple(equations)),)),)))
+    (folder / "lines.typ").write_text(f"{text}#context [#metadata(({asked})) <places>]")
+    places = json.loads(compiler.query(folder / "lines.typ", "<places>", field="value", one=True))
+    return {str(e.number): (p["x"], p["y"]) for e, p in zip(equations, places)}
+
+
+def test_short_equations_stand_two_on_a_line(tmp_path: Path) -> None:
+    """Each with its number behind it; a long one, and one of several lines, has its own."""
+    short, long = ("= 1",), (" + ".join(["b"] * 16),)
+    kinds = [short, short, short, long, short, ("a", "+ b"), short, short]
+    equations = [Equation("a", lines, number=n) for n, lines in enumerate(kinds, start=1)]
+    assert [[e.number for e in line] for line in pairs(equations)] == [[1, 2], [3], [4], [5], [6], [7, 8]]
+    assert [len(line) for line in pairs([*equations, replace(equations[0], left=" + ".join(["a"] * 14))])] == [1] * 9
+    found = numbers_at(equations, tmp_path)
+    assert found["1"][1] == pytest.approx(found["2"][1]) and found["7"][1] == pytest.approx(found["8"][1])
+    assert found["1"][1] < found["3"][1] < found["4"][1] < found["5"][1] < found["6"][1] < found["7"][1]
+    assert found["1"][0] == pytest.approx(found["7"][0], abs=0.2) and found["1"][0] < 11 < 19 < min(found[n][0] for n in "234568")
+
+
 @pytest.mark.parametrize("case", ["moe", "dense"])
 def test_lines_fit_the_page(case: str) -> None:
     assert_lines_fit(report(made(case)))
@@ -114,8 +171,6 @@ def test_a_heading_stands_on_the_page_of_its_first_row(tmp_path: Path) -> None:
 def test_pages_are_numbered_where_the_answer_ends_on_the_first(short: bool, tmp_path: Path) -> None:
     """A break that depends on its own page never settles: every page was the first, and equations had no numbers."""
     import typst as compiler
-
-    from symsim import derive
 
     result = derive("gpt2", "dp=4")
     source = tmp_path / "report.typ"

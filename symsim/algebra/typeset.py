@@ -403,35 +403,45 @@ _WIDE = {
     r"\bigr": 0.1,
     r"\biggl": 0.3,
     r"\biggr": 0.3,
-    r"\left": 0.2,
-    r"\right": 0.2,
+    r"\left": 0.25,
+    r"\right": 0.25,
     ",": 0.45,
     "/": 0.5,
     r"\,": 0.17,
     r"\quad": 1.0,
     r"\max": 1.9,
     r"\min": 1.8,
+    r"\log": 1.5,
     r"\lceil": 0.45,
     r"\rceil": 0.45,
     r"\lfloor": 0.45,
     r"\rfloor": 0.45,
     r"\sum": 1.1,
-    r"\mathrm": 0.0,
-    r"\text": 0.0,
     r"\hat": 0.0,
     r"\displaystyle": 0.0,
 }
+# em of Computer Modern's letters, a to z and A to Z
+_ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_SLANTED_EM = (
+    ".529 .429 .433 .520 .466 .490 .477 .576 .345 .412 .521 .298 .878 .600 .485 .503 .446 .451 .469 .361 .572 .485 .716 .572 .490 .465 "
+    ".750 .759 .715 .828 .738 .643 .786 .831 .440 .555 .849 .681 .970 .803 .763 .642 .791 .759 .613 .584 .683 .583 .944 .828 .581 .683"
+)
+_UPRIGHT_EM = (
+    ".500 .556 .444 .556 .444 .306 .500 .556 .278 .306 .528 .278 .833 .556 .500 .556 .528 .392 .394 .389 .556 .528 .722 .528 .528 .444 "
+    ".750 .708 .722 .764 .681 .653 .785 .750 .361 .514 .778 .625 .917 .750 .778 .681 .778 .736 .556 .722 .750 .750 1.03 .750 .750 .611"
+)
+_SLANTED, _UPRIGHT = (dict(zip(_ALPHABET, map(float, ems.split()))) for ems in (_SLANTED_EM, _UPRIGHT_EM))
 _SCRIPT = 0.72
 
 
 @lru_cache(maxsize=4096)
 def width(text: str) -> float:
     """Estimated width in em of LaTeX that this module makes."""
-    total, _ = _width(_TOKEN.findall(text), 0, False)
+    total, _ = _width(_TOKEN.findall(text), 0, False, False)
     return total
 
 
-def _width(tokens: Sequence[str], at: int, one: bool) -> tuple[float, int]:
+def _width(tokens: Sequence[str], at: int, one: bool, upright: bool) -> tuple[float, int]:
     """Width of the tokens up to the closing brace (or of one argument), and where it ends."""
     total, script_of_two = 0.0, 0.0
     while at < len(tokens):
@@ -440,22 +450,26 @@ def _width(tokens: Sequence[str], at: int, one: bool) -> tuple[float, int]:
         if token == "}":
             break
         if token == "{":
-            inner, at = _width(tokens, at, False)
+            inner, at = _width(tokens, at, False, upright)
             total += inner
         elif token in "^_":
-            inner, at = _width(tokens, at, True)
+            inner, at = _width(tokens, at, True, upright)
             # a subscript and a superscript of one letter stand above each other
             total += max(0.0, inner * _SCRIPT - script_of_two)
             script_of_two = max(script_of_two, inner * _SCRIPT)
             continue
+        elif token in (r"\mathrm", r"\text"):
+            inner, at = _width(tokens, at, True, True)
+            total += inner
         elif token in (r"\frac", r"\tfrac"):
-            above, at = _width(tokens, at, True)
-            below, at = _width(tokens, at, True)
+            above, at = _width(tokens, at, True, upright)
+            below, at = _width(tokens, at, True, upright)
             total += max(above, below) + 0.25
         elif token.isspace() or token == "&":
             continue
         else:
-            total += _WIDE.get(token, 0.5 if len(token) == 1 and (token.isdigit() or token.islower()) else 0.7 if len(token) == 1 else 0.6)
+            letters = _UPRIGHT if upright else _SLANTED
+            total += _WIDE.get(token, letters.get(token, 0.5 if token.isdigit() else 0.7 if len(token) == 1 else 0.6))
         script_of_two = 0.0
         if one:
             break

@@ -14,7 +14,7 @@ from symsim.report.ink import Ink
 
 _MATTER, _TRIED = 4, 6  # of a short report, and those of which its own step is asked
 _MOVED = ("step", "peak")  # by which an alternative matters
-_COLUMNS = (Column("assumption", 10), Column("in force", 7), Column("meaning", 22), Column("by", 2.6), Column("an alternative moves", 16))
+_COLUMNS = (Column("assumption", 8.2), Column("in force", 5.6), Column("meaning", 25.4), Column("by", 2.2), Column("an alternative moves", 14))
 _BRIEF = (Column("assumption", 9), Column("in force", 5.5), Column("meaning", 29), Column("an alternative moves", 12))
 
 # assumptions that nothing but seconds and memory rests on, which a report without a system does not show

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,9 +51,8 @@ class Blocks:
 
     def section(self, name: str) -> Section:
         remembered = self.result.lowered.blocks[name]
-        kept = {item.name: n for n, item in enumerate((*remembered.saved, *remembered.shared), start=1)}
         parts: list[Part] = [Paragraph(self._about(name))]
-        parts += self._operations(name, remembered, kept)
+        parts += self._operations(name, remembered)
         parts += self._messages(name, [m for _, m in between_ranks([*remembered.differentiated.forward_messages, *remembered.backward_messages])], "")
         parts += self._saved(name, remembered, "")
         parts += self._parameters(name)
@@ -60,7 +60,7 @@ class Blocks:
         parts += self._seconds(name) if self.step is not None else []
         again = self.result.lowered.checkpointed.get(name)
         if again is not None:
-            parts += self._recomputed(name, again)
+            parts += self._recomputed(name, remembered, again)
         return Section(self._title(name), tuple(parts), 2)
 
     def _seconds(self, name: str) -> list[Part]:
@@ -96,8 +96,8 @@ class Blocks:
         where = "first stage only" if role_of(name).before else "last stage only"
         return spans(f"On the {where}; the columns are those of a layer.")
 
-    def _operations(self, name: str, remembered: Remembered, kept: dict[str, int]) -> list[Part]:
-        rows = []
+    def _operations(self, name: str, remembered: Remembered) -> list[Part]:
+        rows, kept = [], _kept(remembered)
         scope, number = "", 0
         block = remembered.placed.block
         sent = between_ranks(remembered.differentiated.forward_messages)
@@ -117,22 +117,22 @@ class Blocks:
             rows.extend(map(self._message_row, messages[index]))
         columns = (
             Column(Math("n"), 1.6, True),
-            Column("operation", 11.3),
-            Column("dimensions", 11.5),
-            Column("placed", 5.2),
-            Column(("FLOPs ", Math("X_n")), 11.5),
-            Column(("bytes ", Math("Q_n")), 14.5),
-            Column("keeps", 4),
+            Column("operation", 11),
+            Column("dimensions", 10.5),
+            Column("placed", 7),
+            Column(("FLOPs ", Math("X_n")), 10.5),
+            Column(("bytes ", Math("Q_n")), 15.5),
+            Column("keeps", 3.5),
         )
         return [
             Table(spans(f"Operations of {in_words(name)}, forward, on one rank."), columns, self._since("operations", in_words(name), tuple(rows)))
         ]
 
-    def _operation(self, name: str, remembered: Remembered, index: int, number: int, kept: dict[str, int]) -> Row:
+    def _operation(self, name: str, remembered: Remembered, index: int, number: int, kept: Sequence[Saved]) -> Row:
         placed, book = remembered.placed, self.result.derivation
         op = placed.block.ops[index]
         flops, moved = (next(iter(book.of(letter, block=name, operation=op.name)), None) for letter in "XQ")
-        keeps = [str(n) for n, item in zip(kept.values(), (*remembered.saved, *remembered.shared)) if op.name in {by.operation for by in item.by}]
+        keeps = [str(n) for n, item in enumerate(kept, start=1) if op.name in {by.operation for by in item.by}]
         again = " (run again)" if index in remembered.recomputed else ""
         return Row(
             (
@@ -187,9 +187,10 @@ class Blocks:
         ]
 
     def _saved(self, name: str, remembered: Remembered, title: str) -> list[Part]:
-        if not remembered.saved and not remembered.shared:
+        kept = _kept(remembered)
+        if not kept:
             return []
-        rows = [self._saved_row(n, item, n > len(remembered.saved)) for n, item in enumerate((*remembered.saved, *remembered.shared), start=1)]
+        rows = [self._saved_row(n, item, item in remembered.shared) for n, item in enumerate(kept, start=1)]
         columns = (
             Column(Math("n"), 1.6, True),
             Column("tensor", 15),
@@ -312,14 +313,23 @@ class Blocks:
     def _value(self, symbol: str, unit: Unit) -> Number:
         return whole(self.result.numbers[symbol])
 
-    def _recomputed(self, name: str, again: Remembered) -> list[Part]:
-        repeated = [m for _, m in between_ranks(again.backward_messages)]
+    def _recomputed(self, name: str, remembered: Remembered, again: Remembered) -> list[Part]:
+        repeated = Counter(m for _, m in between_ranks(again.backward_messages))
+        before = Counter(m for _, m in between_ranks(remembered.backward_messages))
+        beside = before <= repeated
+        further = list((repeated - before if beside else repeated).elements())
         return [
             Paragraph(spans("A layer that is recomputed in full keeps only what follows, and runs its forward again, messages too.")),
             *self._saved(name, again, ", recomputed"),
-            *self._messages(name, repeated, ", recomputed, in backward"),
+            *self._messages(name, further, f", recomputed, in backward{', beside those above' if beside else ''}"),
             *self._definitions(name, again=True),
         ]
+
+
+def _kept(remembered: Remembered) -> list[Saved]:
+    """All that a block keeps, in the order in which its operations ask for it: rows of blocks that begin alike are then the same."""
+    places = {op.name: n for n, op in enumerate(remembered.placed.block.ops)}
+    return sorted((*remembered.saved, *remembered.shared), key=lambda item: min(places[by.operation] for by in item.by))
 
 
 def inlined(expression: Expr, own: dict[str, Expr]) -> Expr:
@@ -331,14 +341,14 @@ def inlined(expression: Expr, own: dict[str, Expr]) -> Expr:
 
 def message_columns() -> tuple[Column, ...]:
     return (
-        Column("phase", 5.8),
-        Column("operation", 8),
-        Column("over", 3.2),
-        Column("calls", 3, True),
-        Column("handed in, bytes", 10.5),
-        Column("got back, bytes", 10.5),
-        Column("handed in", 6, True),
-        Column("tensor", 17.5),
+        Column("phase", 5),
+        Column("operation", 7.5),
+        Column("over", 2.8),
+        Column("calls", 2.6, True),
+        Column("handed in, bytes", 8),
+        Column("got back, bytes", 8),
+        Column("handed in", 5, True),
+        Column("tensor", 20.1),
     )
 
 

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from symsim.algebra.typeset import width
 from symsim.errors import InputError
 from symsim.report import gauges, picture, plot, timeline_tex
 from symsim.report.amounts import lettered_math, unbroken
@@ -34,6 +35,7 @@ from symsim.report.document import (
     Timeline,
     as_spans,
 )
+from symsim.report.paired import pairs
 from symsim.report.picture import COLOURS
 from symsim.report.templating import template
 
@@ -160,13 +162,20 @@ def table_columns(table: Table) -> str:
     return made
 
 
-def table_width(table: Table) -> str:
-    """Of the caption, which must not widen the table below it."""
-    return f"{sum(_shares(table)) + _BETWEEN * (len(table.columns) - 1):.2f}em"
+def table_width(table: Table, since: int = 0) -> str:
+    """Of the columns since one: of a caption, which must not widen the table below it, or of what a message's row says last."""
+    return f"{sum(_shares(table)[since:]) + _BETWEEN * (len(table.columns) - since - 1):.2f}em"
 
 
 def aligned(equations: Equations) -> str:
-    return " \\\\\n".join(_aligned(e) for e in equations.equations)
+    edge = max(width(e.left) for e in equations.equations)
+    return " \\\\\n".join(_beside(*line, edge) if len(line) == 2 else _aligned(line[0]) for line in pairs(equations.equations))
+
+
+def _beside(one: Equation, other: Equation, edge: float) -> str:
+    """Two equations on a line, of which the second has the line's own number. edge: em of the longest left side."""
+    first = rf"{one.left} & \ahead{{\dimexpr9.2cm-{edge:.2f}em\relax}}{{{{}}= {one.lines[0]}}}{{\label{{eq{one.number}}}}}"
+    return rf"{first}\makebox[{edge:.2f}em][r]{{${other.left}$}} = {other.lines[0]} \label{{eq{other.number}}}"
 
 
 def _aligned(equation: Equation) -> str:

@@ -79,8 +79,8 @@ def section(step: Step, ink: Ink) -> Section:
     tiers = [f" Tier {n} of its network joins {t.ranks} ranks ({joins(system, n)})." for n, t in enumerate(system.network, 1)]
     said = f"{system.name}: {system.title}. Of its numbers {counted}.{''.join(tiers)}"
     rows = [_row(system, ink, path, known) for path, known in quantities(system)]
-    named = (Column("number", 16.5), Column("symbol", 6.5, names=True), Column("is", 20))
-    columns = (*named, Column("value", 8.4, True), Column("known as", 6), Column("by", 3))
+    named = (Column("number", 15.5), Column("symbol", 6.6, names=True), Column("is", 21.2))
+    columns = (*named, Column("value", 8.4, True), Column("known as", 5.4), Column("by", 2.6))
     return Section("The machine", (Paragraph(spans(said)), Table(spans(f"Numbers of {system.name}, as its file gives them."), columns, tuple(rows))))
 
 

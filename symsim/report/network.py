@@ -26,7 +26,7 @@ def section(step: Step, ink: Ink) -> Section:
                 rows += [_message_row(step, ink, words, book[key]) for key in keys if key in book]
         own = [of_block("c", name, phase="backward", axis=axis, part="own") for axis in step.axes]
         rows += [_own_row(step, ink, in_words(name), book[key]) for key in own if key in book]
-    columns = (Column("block", 9), Column("over", 5), Column("in", 6), Column("seconds", 16), Column("beside", 16), Column("exposed", 16))
+    columns = (Column("block", 7.2), Column("over", 3.6), Column("in", 7.2), Column("seconds", 12.2), Column("beside", 15.6), Column("exposed", 12.2))
     about = Paragraph(
         spans(
             "A collective of buffer S over n ranks takes S (n \u2013 1)/n times the seconds a byte of its ring, and its latency; an all-reduce the "

@@ -24,5 +24,5 @@ class Sources:
             return []
         rows = tuple(Row((f"[{n}]", text), anchor=f"src{n}") for text, n in self._known.items())
         said = spans("Papers, data sheets and files of frameworks, in the order in which they are named in brackets.")
-        table = Table(said, (Column("", 2.4), Column("", 50)), rows)
+        table = Table(said, (Column("", 2.4), Column("", 52.4)), rows)
         return [Section("Sources", (table,))]

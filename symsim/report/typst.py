@@ -14,6 +14,7 @@ from symsim.report.document import (
     Cell,
     Code,
     Emphasis,
+    Equation,
     Equations,
     Fold,
     Gauges,
@@ -27,6 +28,7 @@ from symsim.report.document import (
     Timeline,
     as_spans,
 )
+from symsim.report.paired import pairs
 from symsim.report.shapes import PAPER
 from symsim.report.templating import template
 from symsim.report.typst_math import quoted, typst_math
@@ -91,14 +93,23 @@ def _prose(text: str) -> str:
 
 
 def aligned(equations: Equations) -> str:
-    """What `equations` of the template takes: all left sides, and each equation behind its own."""
-    lefts = "".join(f"${typst_math(e.left)}$, " for e in equations.equations)
-    made = []
-    for place, equation in enumerate(equations.equations):
-        first, *rest = (typst_math(r"\displaystyle " + line) for line in equation.lines)
-        number = f' & #numbered("{equation.number}")' if equation.number else ""
-        made.append("  $ " + " \\\n    ".join([f"#left({place}) &= {first}{number}", *(f"& quad {line}" for line in rest)]) + " $,\n")
-    return f"({lefts}), left => (\n{''.join(made)})"
+    """What `equations` of the template takes: the left sides of each column, and the lines, an equation behind its own left side."""
+    lines = pairs(equations.equations)
+    lefts = ("".join(f"${typst_math(line[column].left)}$, " for line in lines if column < len(line)) for column in (0, 1))
+    seen, made = [0, 0], []
+    for line in lines:
+        made.append(f"  ({''.join(_placed(equation, column, seen[column], len(line)) for column, equation in enumerate(line))}),\n")
+        seen[0] += 1
+        seen[1] += len(line) - 1
+    return f"({'), ('.join(lefts)}), (first, second) => (\n{''.join(made)})"
+
+
+def _placed(equation: Equation, column: int, place: int, beside: int) -> str:
+    first, *rest = (typst_math(r"\displaystyle " + line) for line in equation.lines)
+    edge = ", edge: middle" if column < beside - 1 else ""
+    number = f' & #numbered("{equation.number}"{edge})' if equation.number else ""
+    side = ("first", "second")[column]
+    return "$ " + " \\\n    ".join([f"#{side}({place}) &= {first}{number}", *(f"& quad {line}" for line in rest)]) + " $, "
 
 
 def columns(table: Table) -> str:
