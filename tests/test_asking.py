@@ -28,6 +28,8 @@ from symsim.asking.moving import moving
 from symsim.asking.questions import questions
 from symsim.asking.signs import Range, sign, signs
 from symsim.errors import InputError
+from symsim.grid.conditions import parse_condition, parse_quantity
+from symsim.grid.units import unit_of
 
 ASKED = ("llama3-8b", "-s", "tp=2,sp=true,pp=2,dp=2,num_microbatches=4", "-y", "h100-sxm")
 X = symbol("x")
@@ -204,6 +206,10 @@ BAD = (
     ("larget s where x", "'larget s where x' is no question: did you mean 'largest'?"),
     ("largest s where M_peek <= 80 GiB", "there is no 'M_peek': did you mean 'M_peak'?"),
     ("largest s where M_peak <= 80 GB/s", "M_peak is in bytes, and 80 GB/s in bytes a second"),
+    ("largest s where M_peak <= 80 GiB and t_step <= 80 GiB", "t_step is in seconds, and 80 GiB in bytes"),
+    ("needed B_1 for not (t_step/M_peak <= 4 s or s > 9)", "'t_step/M_peak <= 4 s': t_step/M_peak is in s/byte, and 4 s in seconds"),
+    ("largest s where t_step*t_step + sqrt(t_step) <= 4", "t_step*t_step is in s^2, and sqrt(t_step) in s^0.5"),
+    ("crossing t_bubble/t_step = t_step over s", "t_bubble/t_step is in no unit, and t_step in seconds"),
     ("largest s where M_peak <= 80 GIB", "'80 GIB' has a unit that is not known: did you mean 'GiB'?"),
     ("largest seq_lenght where M_peak <= 80 GiB", "that could move: did you mean 'seq_length'?"),
     ("largest edp where t_step <= 1 s", "edp follows from other symbols"),
@@ -223,6 +229,28 @@ def test_bad_questions_end_in_one_sentence() -> None:
         with pytest.raises(InputError, match=re.escape(said)) as raised:
             _result().ask(questions([question])[0])
         assert "\n" not in str(raised.value) and len(str(raised.value)) < 300
+
+
+def test_units_that_fit_are_one_however_they_are_made() -> None:
+    named = {"t": "s", "beta": "second/byte", "M": "byte", "N": "1", "P": "element", "B": "byte/s", "x": ""}.__getitem__
+    for text, unit in (
+        ("t*t/t", "s"),
+        ("beta*M", "s"),
+        ("M/t", "byte/s"),
+        ("sqrt(t**4)/t", "s"),
+        ("t/t", "1"),
+        ("t/t*M", "byte"),
+        ("1/beta", "byte/s"),
+        ("6*N*P", ""),
+        ("max(3, 2*t) - 1", "s"),
+        ("t % 3", "s"),
+        ("x*t", "s"),
+        ("log2(t)", ""),
+        ("ceil(M // t)", "byte/s"),
+    ):
+        assert unit_of(parse_quantity(text), named) == unit, text
+    for fits in ("M/t <= B and 1/beta < 3 GB/s", "M <= 6*N", "t**2 < t*3 s", "t < 4 or M < 4", "x < 3 GiB and x < 3 s"):
+        assert unit_of(parse_condition(fits), named) == ""
 
 
 def test_words_and_options_are_the_question_in_quotes() -> None:

@@ -17,9 +17,8 @@ from symsim.evaluation.interval import ENDS
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.quantities import QUANTITIES
 from symsim.grid.conditions import Node, parse_quantity, show
-from symsim.inputs.known import BASE, UNITS
+from symsim.grid.units import combined, spelt
 
-_PLAIN = {"second": "s", "element": "1", "1/second": "1/s"}
 _OPERATIONS: dict[str, Callable[[Expr, Expr], Expr]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -58,11 +57,10 @@ def of_node(result: Evaluation, node: Node) -> Subject:
     if node.kind == "name":
         return _named(result, str(node.value))
     if node.kind == "number":
-        unit = BASE[UNITS[node.unit][0]] if node.unit else ""
         assert isinstance(node.value, (int, Fraction))
-        return Subject(show(node), expr(node.value), unit, "")
+        return Subject(show(node), expr(node.value), combined(node, ()), "")
     parts = [of_node(result, a) for a in node.arguments]
-    return Subject(show(node), _amount(node, [p.amount for p in parts]), _unit(node, parts), "")
+    return Subject(show(node), _amount(node, [p.amount for p in parts]), combined(node, [p.unit for p in parts]), "")
 
 
 def _amount(node: Node, parts: list[Expr]) -> Expr:
@@ -84,31 +82,6 @@ def _amount(node: Node, parts: list[Expr]) -> Expr:
     raise InputError(f"'{cut(show(node))}' is not asked about: + - * / // max min sqrt ceil floor log2 abs and powers up to 8 are")
 
 
-def _unit(node: Node, parts: list[Subject]) -> str:
-    """The unit of a sum or an extreme, where it is that of all its parts; of a product where only one has any. InputError where two differ."""
-    units = [p.unit for p in parts]
-    told = [u for u in units if u]
-    if node.kind in ("add", "sub", "max", "min", "neg", "abs"):
-        same_units(parts, show(node))
-        return told[0] if told else ""
-    if node.kind in ("mul", "div"):
-        own = [u for u in units if u not in ("", "1")]
-        return own[0] if len(own) == 1 and (node.kind == "mul" or own[0] == units[0]) else "1" if len(own) == 2 and own[0] == own[1] else ""
-    return ""
-
-
-def same_units(parts: list[Subject], text: str) -> None:
-    """InputError where two parts are measured in different units; a bare number is in any."""
-    told = [p for p in parts if p.unit]
-    other = next((p for p in told if p.unit != told[0].unit), None)
-    if other is not None:
-        raise InputError(f"'{cut(text)}': {cut(told[0].text)} is in {_said(told[0].unit)}, and {cut(other.text)} in {_said(other.unit)}")
-
-
-def _said(unit: str) -> str:
-    return {"1": "no unit", "s": "seconds", "byte": "bytes", "byte/s": "bytes a second"}.get(unit, unit)
-
-
 def _named(result: Evaluation, name: str) -> Subject:
     if name in QUANTITIES:
         return _quantity(result, name)
@@ -118,10 +91,10 @@ def _named(result: Evaluation, name: str) -> Subject:
     if found in result.values:
         return Subject(name, symbol(found), entry(found).unit, entry(found).meaning)
     definition = result.formula(name).result
-    unit, amount = str(definition.unit), symbol(definition.symbol)
+    amount = symbol(definition.symbol)
     # of what each stage has its own of, the largest
     amount = stages_max(amount) if definition.key.scope == "stage" else amount
-    return Subject(name, amount, _PLAIN.get(unit, unit), definition.meaning)
+    return Subject(name, amount, spelt(str(definition.unit)), definition.meaning)
 
 
 def _quantity(result: Evaluation, name: str) -> Subject:

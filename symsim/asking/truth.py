@@ -11,10 +11,11 @@ from symsim.algebra.expr import Number
 from symsim.asking.curve import Curve
 from symsim.asking.moving import Moving
 from symsim.asking.signs import Range, Signs, sign, signs
-from symsim.asking.subject import Subject, of_node, same_units
+from symsim.asking.subject import Subject, of_node
 from symsim.errors import InputError, cut
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.conditions import Node, parse_condition, show
+from symsim.grid.units import combined
 
 _HOLDS: dict[str, Callable[[int], bool]] = {
     "lt": lambda s: s < 0,
@@ -85,7 +86,7 @@ def _of_node(result: Evaluation, node: Node) -> Condition:
     if node.kind not in _HOLDS or any(a.kind in ("bool", "text") for a in sides):
         raise InputError(f"'{cut(show(node))}' is no comparison of two numbers, as M_peak <= 80 GiB is")
     left, right = (of_node(result, a) for a in sides)
-    same_units([left, right], show(node))
+    combined(node, [left.unit, right.unit])
     return Condition(node.kind, show(node), comparison=Comparison(node.kind, left, right, show(node)))
 
 

@@ -15,12 +15,13 @@ from symsim.asking.branch import Closed, branch, in_symbols, solved
 from symsim.asking.curve import exactly
 from symsim.asking.moving import Moving, moving
 from symsim.asking.signs import Range, Signs, sign
-from symsim.asking.subject import Subject, same_units, subject
+from symsim.asking.subject import Subject, subject
 from symsim.asking.truth import Comparison, Condition, Truth, condition, one_by_one, truth, value_at
 from symsim.errors import InputError, cut
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.axes import Axis, parse_axis
 from symsim.grid.conditions import parse_quantity
+from symsim.grid.units import same
 from symsim.inputs.known import BASE, UNITS
 
 # characters of a formula that is still read
@@ -96,7 +97,7 @@ def crossing(result: Evaluation, left: str, right: str, over: str) -> Crossing:
     """Where two quantities are equal as one symbol moves. over: its name, or a range of it ('B_1=200:900 GB/s'). InputError for names that there are
     not, and for units that differ."""
     sides = [_short(subject(result, text), word) for text, word in ((left, "left"), (right, "right"))]
-    same_units(sides, f"{left} = {right}")
+    same([(s.text, s.unit) for s in sides], f"{left} = {right}")
     one, within = _range(result, over)
     compared = Comparison("eq", sides[0], sides[1], f"{left.strip()} = {right.strip()}")
     found = truth(one, Condition("eq", compared.text, comparison=compared), within)

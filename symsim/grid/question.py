@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
 from symsim.algebra.operators import OPERATORS
+from symsim.algebra.typeset import entry
 from symsim.errors import InputError, nearest, printable
 from symsim.evaluation.quantities import EXPOSED, FITS, QUANTITIES, default_columns, refuse_unknown
 from symsim.grid.conditions import Node, evaluate, names, parse_condition, parse_quantity, show
-from symsim.grid.names import MACHINE, field_of
+from symsim.grid.names import MACHINE, RANKS, field_of
 from symsim.grid.reported import Reported
 from symsim.grid.symbols import Symbols
+from symsim.grid.units import spelt, unit_of
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.deciding import DEGREES, SIZES
-from symsim.inputs.known import BASE, UNITS
 from symsim.inputs.strategy import Strategy
 from symsim.program.value import Value
 
@@ -144,7 +145,12 @@ def check_names(question: Question, own: Sequence[Symbols]) -> None:
         if option != "--where" and isinstance(found, (bool, str)):
             raise InputError(f"{option} {show(node)}: a number is needed, and this is {'text' if isinstance(found, str) else 'true or false'}")
         _check_texts(node, option)
-        _check_units(node, option)
+    for node in question.where:
+        # an objective may weigh what it adds: memory.peak/80e9 + time.step
+        try:
+            unit_of(node, lambda name: _unit(name, own))
+        except InputError as error:
+            raise InputError(f"--where: {error}") from None
     for name in question.columns:
         _sort(name, own, "--columns", given=False)
 
@@ -174,15 +180,20 @@ def _check_texts(node: Node, where: str) -> None:
         _check_texts(argument, where)
 
 
-def _check_units(node: Node, where: str) -> None:
-    """A quantity and a number with a unit that are compared should be of one kind; a bare number is in the quantity's own."""
-    if {a.kind for a in node.arguments} == {"name", "number"} and OPERATORS[node.kind].gives_truth:
-        name, number = sorted(node.arguments, key=lambda a: a.kind)
-        quantity, unit = QUANTITIES.get(str(name.value)), BASE[UNITS[number.unit][0]] if number.unit else ""
-        if quantity is not None and unit and unit != quantity.unit:
-            raise InputError(f"{where} {show(node)}: {name.value} is in {quantity.unit}, and {show(number)} in {unit}")
-    for argument in node.arguments:
-        _check_units(argument, where)
+def _unit(name: str, own: Sequence[Symbols]) -> str:
+    """What a number of that name is measured in, '' where that is not known."""
+    if name in QUANTITIES:
+        return QUANTITIES[name].unit
+    if name.startswith(EXPOSED):
+        return "s"
+    if field_of(name) in (*Strategy.model_fields, *RANKS):
+        return "1"
+    for one in own:
+        if name in one.result.derivation.definitions:
+            return spelt(str(one.result.derivation.definitions[name].unit))
+        if name in one.result.values:
+            return entry(name).unit
+    return ""
 
 
 def _choices(name: str) -> list[str]:
