@@ -210,6 +210,7 @@ BAD = (
     ("needed B_1 for not (t_step/M_peak <= 4 s or s > 9)", "'t_step/M_peak <= 4 s': t_step/M_peak is in s/byte, and 4 s in seconds"),
     ("largest s where t_step*t_step + sqrt(t_step) <= 4", "t_step*t_step is in s^2, and sqrt(t_step) in s^0.5"),
     ("crossing t_bubble/t_step = t_step over s", "t_bubble/t_step is in no unit, and t_step in seconds"),
+    ("largest s where 6*N*s <= 4 s", "6*N*s is in no unit, and 4 s in seconds"),
     ("largest s where M_peak <= 80 GIB", "'80 GIB' has a unit that is not known: did you mean 'GiB'?"),
     ("largest seq_lenght where M_peak <= 80 GiB", "that could move: did you mean 'seq_length'?"),
     ("largest edp where t_step <= 1 s", "edp follows from other symbols"),
@@ -232,7 +233,7 @@ def test_bad_questions_end_in_one_sentence() -> None:
 
 
 def test_units_that_fit_are_one_however_they_are_made() -> None:
-    named = {"t": "s", "beta": "second/byte", "M": "byte", "N": "1", "P": "element", "B": "byte/s", "x": ""}.__getitem__
+    named = {"t": "s", "beta": "second/byte", "M": "byte", "N": "1", "P": "element", "B": "byte/s", "F": "FLOP/s", "x": ""}.__getitem__
     for text, unit in (
         ("t*t/t", "s"),
         ("beta*M", "s"),
@@ -241,7 +242,10 @@ def test_units_that_fit_are_one_however_they_are_made() -> None:
         ("t/t", "1"),
         ("t/t*M", "byte"),
         ("1/beta", "byte/s"),
-        ("6*N*P", ""),
+        ("6*N*P", "count"),
+        ("2*N*P/F", "s"),
+        ("2*(N + 3)*P/B + t", "s"),
+        ("2*t/M", "s/byte"),
         ("max(3, 2*t) - 1", "s"),
         ("t % 3", "s"),
         ("x*t", "s"),
@@ -249,7 +253,7 @@ def test_units_that_fit_are_one_however_they_are_made() -> None:
         ("ceil(M // t)", "byte/s"),
     ):
         assert unit_of(parse_quantity(text), named) == unit, text
-    for fits in ("M/t <= B and 1/beta < 3 GB/s", "M <= 6*N", "t**2 < t*3 s", "t < 4 or M < 4", "x < 3 GiB and x < 3 s"):
+    for fits in ("M/t <= B and 1/beta < 3 GB/s", "M <= 6*N", "N*P > 3", "N == 2*N", "t**2 < t*3 s", "t < 4 or M < 4", "x < 3 GiB and x < 3 s"):
         assert unit_of(parse_condition(fits), named) == ""
 
 

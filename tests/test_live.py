@@ -334,6 +334,8 @@ def test_values_that_nothing_allows_are_not_offered() -> None:
     left = {one.name: one.values for one in only_possible(inputs, rules_of([result_of(CASES[1])], inputs)[0])}
     # 8 key-value heads, beyond which the formulas are others; a multiple of 4 stages
     assert max({one.name: one.values for one in inputs}["m"]) == max(left["m"])
+    units = {one.name: one.values for one in inputs if one.name.startswith("R_")}
+    assert units and all(evaluates(CASES[1], name, str(ranks)) for name, several in units.items() for ranks in several)
     assert left["tp"] == (2, 4, 8) and all(m % 4 == 0 for m in left["m"])
 
 

@@ -15,13 +15,15 @@ import pytest
 from test_report_step import made
 
 from symsim import derive
-from symsim.algebra.typeset import width
+from symsim.algebra.typeset import unbroken, width
 from symsim.errors import InputError
 from symsim.report import latex, typst, write_report
 from symsim.report.content import report
 from symsim.report.document import Code, Column, Emphasis, Equation, Equations, Fold, Math, Paragraph, Printed, Report, Row, Section, Table
+from symsim.report.ink import LINE
 from symsim.report.paired import pairs
 from symsim.report.typst_math import quoted, typst_math
+from symsim.report.widths import widths
 
 
 @pytest.mark.parametrize(
@@ -82,14 +84,15 @@ def test_every_character_stands_for_itself(tmp_path: Path) -> None:
 WIDE = [("kimi-linear-48b-a3b", "tp=2,sp=true,pp=2,dp=8,num_microbatches=8,ep=8,etp=1"), ("zamba2-7b", "tp=2,sp=true,pp=2,dp=8,num_microbatches=8")]
 
 
-def measured(formulas: list[str]) -> list[float]:
+def measured(formulas: list[str], style: str = "display") -> list[float]:
     """The width of each in em of its type, by the compiler."""
     import typst as compiler
 
-    widths = ", ".join(f"measure($ {typst_math(f)} $).width.pt() / 10" for f in formulas)
+    space = " " if style == "display" else ""
+    asked = ", ".join(f"measure(${space}{typst_math(f)}{space}$).width.pt() / 10" for f in formulas)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "widths.typ"
-        said = f"#context [#metadata(({widths},)) <widths>]"
+        said = f"#context [#metadata(({asked},)) <widths>]"
         source.write_text(f'#set page(width: 100cm)\n#set text(font: "New Computer Modern", size: 10pt)\n{said}')
         return json.loads(compiler.query(source, "<widths>", field="value", one=True))
 
@@ -103,6 +106,30 @@ def test_wide_formulas_fit_the_page(model: str, strategy: str) -> None:
     lines = [rf"\displaystyle {e.left} = {e.lines[0]}" for e in equations]
     shares = [real / width(line) for real, line in zip(measured(lines), lines)]
     assert len(shares) > 100 and 0.75 < min(shares) and max(shares) < 1.07
+
+
+@pytest.mark.parametrize(("model", "strategy"), WIDE)
+def test_lines_leave_room_for_the_longest_left_side(model: str, strategy: str) -> None:
+    """Of all equations of a block, which stand under one another at their equals signs."""
+    document = report(derive(model, strategy, system="h100-sxm"))
+    for equations in [p for s in document.sections if s.level == 2 and s.number.startswith("7.") for p in s.parts if isinstance(p, Equations)]:
+        edge = max(width(e.left) for e in equations.equations)
+        for equation in equations.equations:
+            assert edge + max(map(width, equation.lines)) <= LINE + 1, equation.left
+
+
+@pytest.mark.parametrize(("model", "strategy"), WIDE)
+def test_what_no_line_is_broken_in_fits_its_column(model: str, strategy: str) -> None:
+    document = report(derive(model, strategy, system="h100-sxm"))
+    cells = []
+    for table in [p for s in document.sections for p in s.parts if isinstance(p, Table)]:
+        found = widths(table, 57.6)
+        assert sum(found) + 0.6 * len(found) <= 57.61
+        for row in [r for r in table.rows if r.role not in ("group", "message")]:
+            cells += [(c.latex, wide) for c, wide in zip(row.cells, found) if isinstance(c, Math) and c.latex and unbroken(c.latex) == width(c.latex)]
+    assert len(cells) > 300
+    for (latex_, wide), real in zip(cells, measured([one for one, _ in cells], "inline")):
+        assert real <= wide, latex_
 
 
 def numbers_at(equations: list[Equation], folder: Path) -> dict[str, tuple[float, float]]:

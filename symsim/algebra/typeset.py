@@ -432,6 +432,7 @@ _UPRIGHT_EM = (
 )
 _SLANTED, _UPRIGHT = (dict(zip(_ALPHABET, map(float, ems.split()))) for ems in (_SLANTED_EM, _UPRIGHT_EM))
 _SCRIPT = 0.72
+_BREAKING = frozenset(("+", "-", "=", "<", ">", r"\to", r"\cdot", r"\times", r"\approx", r"\ge", r"\le"))
 
 
 @lru_cache(maxsize=4096)
@@ -439,6 +440,18 @@ def width(text: str) -> float:
     """Estimated width in em of LaTeX that this module makes."""
     total, _ = _width(_TOKEN.findall(text), 0, False, False)
     return total
+
+
+@lru_cache(maxsize=4096)
+def unbroken(text: str) -> float:
+    """Estimated width in em of the longest part of such LaTeX that stands on one line: it is broken behind its operators, but in no group."""
+    parts, depth = [""], 0
+    for token in _TOKEN.findall(text):
+        depth += (token in ("{", r"\left")) - (token in ("}", r"\right"))
+        parts[-1] += token
+        if not depth and token in _BREAKING:
+            parts.append("")
+    return max(map(width, parts))
 
 
 def _width(tokens: Sequence[str], at: int, one: bool, upright: bool) -> tuple[float, int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from symsim.algebra.expr import Expr, Number, Symbol
 from symsim.algebra.quantity import BYTE
+from symsim.grid.units import COUNT
 from symsim.report.amounts import THIN, human, rate, seconds, whole
 from symsim.report.columns import digits, table, wrapped
 from symsim.report.tornado import Arm, tornado_svg
@@ -52,7 +53,7 @@ def precise(value: Number, unit: str) -> str:
 
 
 def _after(unit: str) -> str:
-    return "" if unit in ("1", "") else f" {unit}"
+    return "" if unit in ("1", COUNT, "") else f" {unit}"
 
 
 def over_text(form: Expr) -> str:

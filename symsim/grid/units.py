@@ -1,7 +1,8 @@
 """Units of expressions: a sum, an extreme and a comparison are of one, a product is of several.
 
 A unit is a text ('byte/s', 's^2', '1' for none), and empty where it is not known or any will do: a bare number is in the unit of what it is
-compared with or added to, and a product of counts (6 * N) may count whatever it is compared with.
+compared with or added to. A product of counts ('count': 6 * N * s) counts FLOPs or bytes as well, whatever it is compared with or divided by:
+2 * b * s * h * f / Phi_bf16 is in seconds.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from symsim.errors import InputError, cut
 from symsim.grid.conditions import Node, show
 from symsim.inputs.known import BASE, UNITS
 
-_SPELT = {"second": "s", "element": "", "1": ""}
-_WORDS = {"1": "no unit", "s": "seconds", "byte": "bytes", "byte/s": "bytes a second"}
+COUNT = "count"
+_COUNTED = ("FLOP", "byte")
+_SPELT = {"second": "s", "element": "", "1": "", COUNT: ""}
+_WORDS = {"1": "no unit", COUNT: "no unit", "s": "seconds", "byte": "bytes", "byte/s": "bytes a second"}
 _OF_ONE = frozenset("add sub max min mod".split())
 _KEEP = frozenset("neg abs ceil floor".split())
 
@@ -45,11 +48,16 @@ def combined(node: Node, parts: Sequence[str]) -> str:
 
 def same(parts: Sequence[tuple[str, str]], text: str) -> str:
     """The unit that all of these (what, unit) have, as far as they have one. InputError, quoting the text, where two differ."""
-    told = [(what, unit) for what, unit in parts if unit]
-    other = next(((what, unit) for what, unit in told if unit != told[0][1]), None)
+    told = sorted(((what, unit) for what, unit in parts if unit), key=lambda part: part[1] == COUNT)
+    other = next(((what, unit) for what, unit in told if not _alike(told[0][1], unit)), None)
     if other is not None:
-        raise InputError(f"'{cut(text)}': {cut(told[0][0])} is in {_said(told[0][1])}, and {cut(other[0])} in {_said(other[1])}")
+        (one, unit), (last, of_last) = sorted((told[0], other), key=list(parts).index)
+        raise InputError(f"'{cut(text)}': {cut(one)} is in {_said(unit)}, and {cut(last)} in {_said(of_last)}")
     return told[0][1] if told else ""
+
+
+def _alike(unit: str, other: str) -> bool:
+    return unit == other or other == COUNT and unit in ("1", *_COUNTED)
 
 
 def spelt(unit: str) -> str:
@@ -62,7 +70,10 @@ def _product(units: Sequence[str], exponents: Sequence[int | Fraction]) -> str:
     for unit, exponent in zip(units, exponents):
         for base, power in _powers(unit).items():
             powers[base] = powers.get(base, Fraction(0)) + power * exponent
-    return _text(powers) if powers else ""
+    counts = any(unit in ("1", COUNT) and exponent > 0 for unit, exponent in zip(units, exponents))
+    left = {base: power for base, power in powers.items() if power and not (counts and base in _COUNTED and power < 0)}
+    # what has cancelled is no count of anything
+    return _text(left) if left else "1" if powers else COUNT if any(units) else ""
 
 
 def _powers(unit: str) -> dict[str, Fraction]:

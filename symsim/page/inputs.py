@@ -20,7 +20,7 @@ _MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 3
 _SEQUENCES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 # sizes of a micro-batch, which decide what is kept for backward
 SIZES = ("b", "s", "u")
-_RANKS_OF_A_UNIT = (1, 2, 4, 8, 16, 32, 36, 64, 72, 128, 144, 256, 512, 576)
+_RANKS_OF_A_UNIT = (2, 4, 8, 16, 32, 36, 64, 72, 128, 144, 256, 512, 576)
 # numbers of a machine that its data sheet or its bill tells; all others were measured or estimated
 _OF_SHEETS = ("Phi_", "B_", "R_", "W_chip", "c_chip", "n_sm")
 # a unit that people say, and how many of the symbol's own it is

@@ -12,6 +12,7 @@ from symsim.algebra.key import layers_of_model, of_block
 from symsim.algebra.kinds import in_words, kind_of
 from symsim.algebra.quantity import BYTE, ELEMENT, Definition, Unit
 from symsim.algebra.reading import LONGEST
+from symsim.algebra.typeset import symbol_latex, width
 from symsim.evaluation.numbers import Evaluation
 from symsim.ir.block import Op
 from symsim.ir.messages import Message, between_ranks, merge
@@ -273,12 +274,11 @@ class Blocks:
         """The block's totals over sizes alone: its operations' own definitions are put in."""
         book = self.result.derivation
         own = {d.symbol: d.expr for d in book.of(scope="block", block=name)}
-        made, nothing = [], []
-        for definition in (book[key] for key in (of_block(letter, name, again) for letter in "FXQGYURZA") if key in book):
-            if not definition.expr:
-                nothing.append(definition.symbol)
-                continue
-            made += self._total(definition, own, name)
+        totals = [book[key] for key in (of_block(letter, name, again) for letter in "FXQGYURZA") if key in book]
+        nothing = [d.symbol for d in totals if not d.expr]
+        written = [(d, self._by_module(d, own, name)) for d in totals if d.expr]
+        edge = max((width(symbol_latex(left, self.ink.names)) for d, parts in written for left in (d.symbol, *parts)), default=0.0)
+        made = [e for d, parts in written for e in self._total(d, parts, own, edge)]
         if (key := of_block("A", name, again, part="shared")) in book:
             shared = book[key]
             made.append(self.ink.equation(shared.symbol, shared.expr, self._value(shared.symbol, BYTE), BYTE))
@@ -286,13 +286,10 @@ class Blocks:
             made.append(self.ink.zeros(nothing))
         return [Equations(tuple(made))]
 
-    def _total(self, definition: Definition, own: dict[str, Expr], block: str) -> list[Equation]:
-        """A total over sizes; of a formula too long to be read, over the block's modules, and an equation for each of these."""
-        letter, closed = definition.key.quantity, inlined(definition.expr, own)
-        rows, value = letter if letter in "XQA" else "", self._value(definition.symbol, definition.unit)
-        made = self.ink.equation(definition.symbol, closed, value, definition.unit, rows)
-        if made.length <= LONGEST:
-            return [made]
+    def _by_module(self, definition: Definition, own: dict[str, Expr], block: str) -> dict[str, Expr]:
+        """What each module has of a total that is too long to be read over sizes, by its symbol; of another nothing."""
+        if self._whole(definition, inlined(definition.expr, own)).length <= LONGEST:
+            return {}
         modules = {op.name: op.module for op in self.result.lowered.blocks[block].placed.block.ops}
         parts: dict[str, Expr] = {}
         for monomial, coefficient in definition.expr.terms.items():
@@ -300,15 +297,22 @@ class Blocks:
             found = [self.result.derivation.definitions[n].key.operation for n in term.symbols() & own.keys()]
             module = modules.get(found[0], "") if len(found) == 1 else ""
             parts[module] = parts.get(module, ZERO) + term
-        if len(parts) < 2:
-            return self.ink.spelled(definition.symbol, closed, value, definition.unit)
-        names = {module: self.ink.parts.of_module(definition, module) for module in parts}
-        summed = self.ink.equation(definition.symbol, sum(map(symbol, names.values()), ZERO), value, definition.unit, rows)
-        numbers = self.result.numbers
-        return [
-            summed,
-            *(e for m, part in parts.items() for e in self.ink.spelled(names[m], inlined(part, own), whole(part.evaluate(numbers)), definition.unit)),
-        ]
+        return {self.ink.parts.of_module(definition, module): part for module, part in parts.items()} if len(parts) > 1 else {}
+
+    def _whole(self, definition: Definition, expression: Expr, edge: float = 0.0) -> Equation:
+        rows = definition.key.quantity if definition.key.quantity in "XQA" else ""
+        return self.ink.equation(definition.symbol, expression, self._value(definition.symbol, definition.unit), definition.unit, rows, edge)
+
+    def _total(self, definition: Definition, parts: dict[str, Expr], own: dict[str, Expr], edge: float) -> list[Equation]:
+        """A total over sizes, or over what its modules have of it and an equation for each of these. edge: em of the longest left side."""
+        unit = definition.unit
+        if parts:
+            values = {name: whole(part.evaluate(self.result.numbers)) for name, part in parts.items()}
+            apart = [e for name, part in parts.items() for e in self.ink.spelled(name, inlined(part, own), values[name], unit, edge)]
+            return [self._whole(definition, sum(map(symbol, parts), ZERO), edge), *apart]
+        closed = inlined(definition.expr, own)
+        made = self._whole(definition, closed, edge)
+        return [made] if made.length <= LONGEST else self.ink.spelled(definition.symbol, closed, self._value(definition.symbol, unit), unit, edge)
 
     def _value(self, symbol: str, unit: Unit) -> Number:
         return whole(self.result.numbers[symbol])

@@ -19,7 +19,7 @@ from symsim.report.over_kinds import OverKinds
 from symsim.report.parts import Parts
 from symsim.report.sources import Sources
 
-LINE = 48.0  # em of a formula with its left side; fits A4 at 9 pt, a page of 60 rem, and GitHub
+LINE = 50.0  # em of a formula with its left side; fits A4 at 9 pt, a page of 60 rem, and GitHub
 ROWS = r"\rho"
 MEBIBYTE = 2**20
 _LONG_CALL = 30.0  # em of a max or min whose arguments get names

@@ -38,9 +38,9 @@ from symsim.report.document import (
 from symsim.report.paired import pairs
 from symsim.report.picture import COLOURS
 from symsim.report.templating import template
+from symsim.report.widths import BETWEEN, widths
 
-# 17.4 cm of A4 in em (8.5 pt) of the tables' type, and what the space between two columns takes
-_LINE, _BETWEEN = 57.6, 0.6
+_LINE = 57.6  # 17.4 cm of A4 in em (8.5 pt) of the tables' type
 _BAR = 0.66  # of the text's width
 _GAUGE = 0.69
 _SECONDS = 180
@@ -147,16 +147,9 @@ def _breakable(name: str) -> str:
     return r"\allowbreak{}".join(escape(part) for part in re.split(r"(?<=[._/=])|(?<=[a-z])(?=[A-Z])", name) if part)
 
 
-def _shares(table: Table) -> list[float]:
-    """Widths of the columns in em: those asked for, narrowed together where the line is too short."""
-    room = _LINE - _BETWEEN * len(table.columns)
-    scale = min(1.0, room / sum(c.share for c in table.columns))
-    return [c.share * scale for c in table.columns]
-
-
 def table_columns(table: Table) -> str:
     made = ""
-    for n, (column, wide) in enumerate(zip(table.columns, _shares(table))):
+    for n, (column, wide) in enumerate(zip(table.columns, widths(table, _LINE))):
         # numbers that end where words begin read as one
         made += r"@{\hskip 9pt}" * (n > 0 and table.columns[n - 1].right and not column.right) + f"{'R' if column.right else 'P'}{{{wide:.2f}em}}"
     return made
@@ -164,7 +157,7 @@ def table_columns(table: Table) -> str:
 
 def table_width(table: Table, since: int = 0) -> str:
     """Of the columns since one: of a caption, which must not widen the table below it, or of what a message's row says last."""
-    return f"{sum(_shares(table)[since:]) + _BETWEEN * (len(table.columns) - since - 1):.2f}em"
+    return f"{sum(widths(table, _LINE)[since:]) + BETWEEN * (len(table.columns) - since - 1):.2f}em"
 
 
 def aligned(equations: Equations) -> str:

@@ -8,7 +8,7 @@ from symsim.algebra.typeset import width
 from symsim.report.document import Equation
 from symsim.report.ink import LINE
 
-HALF = LINE / 2 + 0.5  # em that an equation may take where another stands beside it
+HALF = LINE / 2 - 0.5  # em that an equation may take where another stands beside it
 
 
 def pairs(equations: Sequence[Equation]) -> list[tuple[Equation, ...]]:

@@ -32,8 +32,9 @@ from symsim.report.paired import pairs
 from symsim.report.shapes import PAPER
 from symsim.report.templating import template
 from symsim.report.typst_math import quoted, typst_math
+from symsim.report.widths import BETWEEN, widths
 
-_LINE = 56.0  # em of the tables' type (8.5 pt) on a line of A4
+_LINE = 57.6  # em of the tables' type (8.5 pt) on a line of A4
 _LONG_WORD, _SHORT = 16, 8.0  # letters, em
 _FONT = 'font-family="New Computer Modern" font-size="13" fill="#16181d"'
 _STACKED = re.compile(r"\^\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}_")  # scripts above each other touch those of the next row
@@ -113,9 +114,8 @@ def _placed(equation: Equation, column: int, place: int, beside: int) -> str:
 
 
 def columns(table: Table) -> str:
-    """Widths: those asked for, or shares of the line where it is too short for them."""
-    unit = "em" if sum(c.share + 0.6 for c in table.columns) <= _LINE else "fr"
-    return ", ".join(f"{c.share:g}{unit}" for c in table.columns)
+    """Widths, with the space around what stands in them."""
+    return ", ".join(f"{wide + BETWEEN:.2f}em" for wide in widths(table, _LINE))
 
 
 def wide(part: Picture | Gauges | Roofline | Timeline, short: bool) -> str:
