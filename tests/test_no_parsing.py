@@ -61,14 +61,14 @@ ALLOWED: dict[str, str] = {
         lowering/remember.py:_narrows lowering/marked.py:names_of frameworks/streams.py:eager_hyper_weights.part""",
     "the label of an axis, as it is made of axes": "lowering/verify.py:_messages compat/simumax/messages.py:Messages.seconds",
     "text as it is written: LaTeX, code, prose, a title": """
-        algebra/expr.py:Expr.__str__ algebra/written.py algebra/typeset.py:_product algebra/typeset.py:width
+        algebra/expr.py:Expr.__str__ algebra/written.py algebra/typeset.py:_product algebra/typeset.py:width algebra/typeset.py:unbroken
         algebra/vocabulary.py:_table ir/block.py:Net.op evaluation/quantities.py:refuse_unknown
         program/c_source.py program/module.py program/module_text.py program/straight.py report/formula.py
         program/unrolled.py:_Unroller._stages report/blocks.py:_where report/html.py report/ink.py report/latex.py report/markdown.py report/mathml.py
         asking/text.py:over_text
-        report/typst.py report/typst_math.py report/timeline_tex.py report/figure.py report/closed_forms.py:_form
+        report/typst.py report/typst_math.py report/widths.py report/timeline_tex.py report/figure.py report/closed_forms.py:_form
         report/assumed.py:_together report/timing.py:_coded
-        grid/shown.py grid/space.py:Space._setting grid/refused.py
+        grid/shown.py grid/space.py:Space._setting grid/refused.py grid/units.py:_powers
         report/over_kinds.py:OverKinds.summed report/over_kinds.py:_indexed report/parts.py:_below
         compat/simumax/messages.py:Messages.gathered_again""",
     "a mark that symsim itself puts in front": "algebra/asymptote.py planning/members.py:Members.why planning/plan.py:_reason",
