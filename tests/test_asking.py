@@ -170,6 +170,13 @@ def test_the_largest_is_that_of_a_scan(name: str, quantity: str, low: int, high:
         assert asks_cases.number(one, quantity, found.beyond) > limit
 
 
+def test_a_crossing_of_what_is_derived_value_by_value_lies_between_neighbours() -> None:
+    """Equal at none of them: a bisection of where they are equal saw both ends unequal, and no crossing."""
+    (found,) = _result().crossing("t_step", "0.8 s", over="L=8:64").meetings
+    before, after = (symsim.derive(ASKED[0], ASKED[2], overrides={"L": int(x)}, system=ASKED[4]).value("t_step") for x in (found.value, found.until))
+    assert before < 0.8 < after and found.until - found.value == 1 and (found.before, found.after) == (-1, 1)
+
+
 def test_a_crossing_is_where_two_are_equal() -> None:
     found = _result().crossing("c_f_dense_tp", "t_f_dense", over="B_1")
     (meeting,) = found.meetings

@@ -99,8 +99,9 @@ def crossing(result: Evaluation, left: str, right: str, over: str) -> Crossing:
     sides = [_short(subject(result, text), word) for text, word in ((left, "left"), (right, "right"))]
     same([(s.text, s.unit) for s in sides], f"{left} = {right}")
     one, within = _range(result, over)
-    compared = Comparison("eq", sides[0], sides[1], f"{left.strip()} = {right.strip()}")
-    found = truth(one, Condition("eq", compared.text, comparison=compared), within)
+    # of what is derived value by value: that two are equal may hold at none of the values that can run, which is the larger one changes
+    compared = Comparison("le", sides[0], sides[1], f"{left.strip()} = {right.strip()}")
+    found = truth(one, Condition("le", compared.text, comparison=compared), within)
     here = _sides(one, [compared], one.now)
     meetings = []
     for _, _, of in found.curves:
@@ -161,11 +162,16 @@ def _on_curve(one: Moving, of: Subject, x: Number) -> Number:
 
 def _between_values(one: Moving, compared: Comparison, found: Truth) -> list[Meeting]:
     """Among values that were derived one by one, neighbours between which the larger one changes."""
-    rows = []
-    for part in found.parts:
-        sides = tuple(Valued(s.text, value_at(one, s, int(part.low)), s.unit) for s in (compared.left, compared.right))
-        rows.append((part.low, sides, (sides[0].value > sides[1].value) - (sides[0].value < sides[1].value)))
-    return [Meeting(a, b, before, after, sides, (), None) for (a, sides, before), (b, _, after) in zip(rows, rows[1:]) if before != after]
+
+    def at(value: float) -> tuple[tuple[Valued, ...], int]:
+        sides = tuple(Valued(s.text, value_at(one, s, int(value)), s.unit) for s in (compared.left, compared.right))
+        return sides, (sides[0].value > sides[1].value) - (sides[0].value < sides[1].value)
+
+    made = []
+    for part, following in zip(found.parts, found.parts[1:]):
+        (sides, before), (_, after) = at(part.high), at(following.low)
+        made += [Meeting(part.high, following.low, before, after, sides, (), None)] if before != after else []
+    return made
 
 
 def largest(result: Evaluation, name: str, where: str) -> Extreme:
