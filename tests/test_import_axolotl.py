@@ -156,6 +156,16 @@ def test_ways_of_adapters(tmp_path: Path) -> None:
     assert strategy(job(tmp_path, dense))["target_modules"] == ["up_proj", "down_proj", "q_proj", "o_proj"]
 
 
+def test_names_of_no_linear_map(tmp_path: Path) -> None:
+    """Where none is left all have adapters, and the row says so."""
+    lora = {"adapter": "lora", "base_model": "meta-llama/Meta-Llama-3-8B"}
+    none, some = (job(tmp_path, {**lora, "lora_target_modules": names}) for names in (["q_prj"], ["q_prj", "v_proj"]))
+    assert [strategy(made)["target_modules"] for made in (none, some)] == [["all_linear"], ["v_proj"]]
+    why = [rows(made)["lora_target_modules"].why for made in (none, some)]
+    start = "no linear map here is called q_prj: "
+    assert why == [start + "all linear maps have adapters in their place", start + "no adapters beside them"]
+
+
 def test_kernels_losses_and_heads(tmp_path: Path) -> None:
     liger = {"liger_rms_norm": True, "liger_glu_activation": True, "liger_rope": True, "chunked_cross_entropy": True}
     found = strategy(job(tmp_path, {**liger, "chunked_cross_entropy_num_chunks": 4}))

@@ -82,7 +82,7 @@ def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | 
         asked = [keys.given[names.targets].value]
     strategy["target_modules"], lost = targets([*told] or asked or names.default_targets, strategy, architecture)
     if lost:
-        keys.note(names.targets, "not_modelled", "target_modules", f"no adapters beside {', '.join(lost)}: no linear map here is called so")
+        keys.note(names.targets, "not_modelled", "target_modules", without(lost, strategy["target_modules"]))
     saved = keys.texts(names.saved, None, to="modules_to_save") or []
     known = [_MODULES[name.rsplit(".", 1)[-1]] for name in saved if name.rsplit(".", 1)[-1] in _MODULES]
     if known:
@@ -138,6 +138,12 @@ def _biased(architecture: Architecture, chosen: Iterable[str]) -> list[str]:
         for t in op.inputs
         if block.tensors[t].role == "bias"
     ]
+
+
+def without(lost: Iterable[str], found: Iterable[str]) -> str:
+    """What a row says of names that mean no linear map, beside what is adapted."""
+    why = "all linear maps have adapters in their place" if EVERY[-1] in found else "no adapters beside them"
+    return f"no linear map here is called {', '.join(lost)}: {why}"
 
 
 def targets(asked: Iterable[str], strategy: dict[str, Any], architecture: Architecture | None) -> tuple[list[str], list[str]]:

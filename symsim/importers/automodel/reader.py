@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.adapted import excluded, four_bits, frozen_decoder, stored_base, targets
+from symsim.importers.adapted import excluded, four_bits, frozen_decoder, stored_base, targets, without
 from symsim.importers.automodel.tables import SECTIONS, SILENT
 from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.fsdp import narrow_gathers
@@ -450,7 +450,7 @@ def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
     if "peft._target_" not in keys.given:
         keys.rows["tuner_type"] = Entry("tuner_type", "(default)", "derived", "tuner_type", "adapters, since there is a section of them")
     if lost:
-        keys.note("peft.target_modules", "not_modelled", "target_modules", f"no adapters beside {', '.join(lost)}: no linear map here is called so")
+        keys.note("peft.target_modules", "not_modelled", "target_modules", without(lost, found))
     if scaled and architecture is not None and architecture.moe is not None:
         top = architecture.moe.moe_router_topk
         if rank < top:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut
-from symsim.importers.adapted import excluded, targets
+from symsim.importers.adapted import excluded, targets, without
 from symsim.importers.assumed import deterministic
 from symsim.importers.documents import balanced, documents_said, fitting, free_rows
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
@@ -210,7 +210,7 @@ def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
     strategy |= {"tuner_type": "lora", "lora_rank": rank, "lora_dropout": dropout, "target_modules": found}
     excluded(keys, f"{MODEL}.exclude_modules", strategy, architecture)
     if lost:
-        keys.note(named[0], "not_modelled", "target_modules", f"no adapters beside {', '.join(lost)}: no linear map here is called so")
+        keys.note(named[0], "not_modelled", "target_modules", without(lost, found))
 
 
 def _other_models(keys: Keys) -> None:
