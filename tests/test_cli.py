@@ -529,6 +529,7 @@ def test_impossible_settings_are_refused(arguments, sentence):
             ("deepseek-v3", "-y", "h100-sxm", "--set", "assume.pipeline_scatter_gather=True"),
             "assume.pipeline_scatter_gather=True has no effect on deepseek-v3 under this strategy",
         ),
+        (("gpt2", "-s", "fusion=eager,cross_entropy_fusion=te"), "cross_entropy_fusion=te has no effect on gpt2 under this strategy"),
         (("gpt2", "-s", "moe_router_padding_for_quantization=true"), "moe_router_padding_for_quantization=true has no effect on gpt2"),
         (("gpt2", "--set", "assume.moe_probabilities=combine"), "assume.moe_probabilities=combine has no effect on gpt2"),
         (("gpt2", "-y", "h100-sxm", "--set", "kernels.memory.permute=0.5"), "kernels.memory.permute has no effect on gpt2"),

@@ -11,6 +11,7 @@ from symsim.errors import InputError
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.json_object import json_object
 from symsim.evaluation.numbers import Evaluation
+from symsim.frameworks.linear_loss import BY_PIECES, LINEAR_LOSSES
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import ASSUMPTIONS, Remembered
 from symsim.inputs.models import override_architecture
@@ -195,6 +196,12 @@ def _nothing_beside_the_sum(result: Evaluation, other: Strategy) -> bool:
     return not result.model.hidden_dropout and not any(t.role == "bias" for t in parameters)
 
 
+def _loss_of_the_module(result: Evaluation, other: Strategy) -> bool:
+    """Whether PyTorch's own loss stands behind the output layer, which has no forms."""
+    named = {result.strategy.cross_entropy_fusion, other.cross_entropy_fusion}
+    return result.strategy.fusion != "te" and named.isdisjoint({*LINEAR_LOSSES, *BY_PIECES})
+
+
 def _hides_nothing(what: str) -> Callable[[Evaluation, Strategy], bool]:
     """Whether all of a stage's messages of gradients, or of parameters, stay exposed, or are beside something anyhow."""
     keys = of_stage("c", what).text, of_stage("e", what).text
@@ -217,6 +224,7 @@ _SAME: Mapping[str, Callable[[Evaluation, Strategy], bool]] = {
     "overlap_grad_reduce": _hides_nothing("grad"),
     "overlap_param_gather": _hides_nothing("param"),
     "bias_dropout_fusion": _nothing_beside_the_sum,
+    "cross_entropy_fusion": _loss_of_the_module,
     "store_param_remainders": lambda result, other: not result.strategy.use_precision_aware_optimizer,
 }
 
