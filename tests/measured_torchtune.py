@@ -3,8 +3,8 @@
 Optimization flags: Llama 3.2 3B on one A100, two rows of 4096 packed tokens in bf16, Adam's states too. Each row adds to the one before it;
 LoRA and QLoRA have the recipes' adapters (recipes/configs/llama3_2/3B_lora_single_device.yaml, 3B_qlora_single_device.yaml) in place of the
 optimizer's rows. That of the first row, whose samples are not packed, has no length. AdamW in 8 bits is torchao's (the README names AdamW8bit; its
-page on memory gives torchao.prototype.low_bit_optim first): what its compiled update holds of the largest parameter is not modelled, of which 13
-bytes an element would make the number that is printed.
+page on memory gives torchao.prototype.low_bit_optim first). Of the modules that run as they are written, the rotary embedding is in fp32 and works
+on pairs (torchtune/modules/position_embeddings.py), for which the one of transformers is taken here.
 
 Memory and training speed: Llama 3.1 in the recipes of recipes/configs/llama3_1, two rows of 2048 packed tokens, compiled.
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from symsim.algebra.expr import ONE, ZERO, Expr, product
+from symsim.algebra.expr import ONE, ZERO, Expr, product, summed
 from symsim.algebra.quantity import BYTE, Quantity, total
+from symsim.cost import autograd
 from symsim.cost.linear_loss import linear_loss_bytes
 from symsim.cost.shapes import Shape, size
 from symsim.cost.stored import made_anew
@@ -65,6 +66,8 @@ def forward_bytes(placed: Placed, index: int, profile: Profile) -> Quantity:
         return _turned_in_place(placed, op)
     if isinstance(op.attrs, Activation) and op.attrs.joined:
         return Quantity(ZERO, BYTE)
+    if several := autograd.forward(placed, op):
+        return Quantity(summed(several), BYTE)
     return Quantity(_traffic(placed, touched(op)).expr + merged_bytes(placed, index, profile, backward=False), BYTE)
 
 
@@ -79,7 +82,10 @@ def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quan
         return Quantity(made_anew(placed, kernel.reads[0], op.of(Projection).stored), BYTE)
     if op.kind in PRODUCTS:
         shape = product_shape(placed, kernel.forward, kernel.label, profile.strategy)
-        return Quantity(shape.bytes + added_afterwards(placed, kernel.forward, shape, profile.strategy), BYTE)
+        beside = added_afterwards(placed, kernel.forward, shape, profile.strategy) + summed(
+            beside_input_gradient(placed, kernel.forward, kernel.label, profile)
+        )
+        return Quantity(shape.bytes + beside, BYTE)
     if isinstance(op.attrs, LinearCrossEntropy):
         return Quantity(linear_loss_bytes(placed, kernel.forward, profile.strategy, backward=True), BYTE)
     if written_out(op):
@@ -92,9 +98,22 @@ def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quan
         return _turned_in_place(placed, op)
     if isinstance(op.attrs, Activation) and op.attrs.joined:
         return _traffic(placed, op.saves)
+    if one_by_one(op, profile):
+        return Quantity(summed(autograd.derivative(placed, kernel)), BYTE)
     beside = elements(placed, op.inputs[0]) * OPERATIONS[op.kind].masks + merged_bytes(placed, kernel.forward, profile, backward=True)
     beside = beside + summed_bytes(placed, kernel.forward, profile)
     return Quantity(_traffic(placed, [*kernel.reads, *kernel.writes]).expr + beside, BYTE)
+
+
+def one_by_one(op: Op, profile: Profile) -> bool:
+    """Whether the derivative of what is no product is as many kernels as PyTorch's formula has operations."""
+    return profile.framework.op_by_op and OPERATIONS[op.kind].bound not in ("attention", "permute") and OPERATIONS[op.kind].role != "lookup"
+
+
+def beside_input_gradient(placed: Placed, index: int, label: str, profile: Profile) -> list[Expr]:
+    """Bytes of the kernels beside a product's input gradient, where a module runs operation by operation: what joins the gradient of its result,
+    and sums in which its own joins others."""
+    return [*autograd.joined(placed, index), *autograd.sums(placed, index)] if label == "dgrad" and profile.framework.op_by_op else []
 
 
 def _turned_in_place(placed: Placed, op: Op) -> Quantity:

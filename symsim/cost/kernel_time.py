@@ -11,15 +11,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
-from symsim.algebra.expr import ONE, ZERO, Expr, maximum, product, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, maximum, product, summed, symbol
 from symsim.algebra.quantity import SECOND, Quantity
+from symsim.cost import autograd
 from symsim.cost.hbm import (
     added_afterwards,
     attention_passes,
     attention_shapes,
     backward_bytes,
+    beside_input_gradient,
     forward_bytes,
     merged_bytes,
+    one_by_one,
     product_shape,
     ring_steps,
     summed_bytes,
@@ -32,7 +35,7 @@ from symsim.inputs import curves
 from symsim.inputs.lengths import attention_documents
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Op
-from symsim.ir.operations import OPERATIONS, Activation, Attention, Cast, Dequantise, Projection, Rope
+from symsim.ir.operations import OPERATIONS, PRODUCTS, Activation, Attention, Cast, Dequantise, Projection, Rope
 from symsim.ir.quantised import STORED
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import CAST, DEQUANTISE, BackwardOp
@@ -73,7 +76,17 @@ def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, la
         return PLAIN * ONE * ROPE_KERNELS["backward" if backward else "forward"]
     if op.module == "experts" and profile.assumptions["moe_grouped_gemm"] == "false":
         return experts
+    if backward and (op.kind in PRODUCTS or one_by_one(op, profile)):
+        several = len(_kernels(placed, BackwardOp(label, index, (), (), ()), profile))
+        return ONE + PLAIN * (several - 1) if several else ZERO
     return ONE * profile.framework.launches.get(op.kind, (1, 1))[backward]
+
+
+def _kernels(placed: Placed, kernel: BackwardOp, profile: Profile) -> list[Expr]:
+    """Bytes of each kernel of a derivative: a product's, and what stands beside it; or those of a formula."""
+    if placed.block.ops[kernel.forward].kind in PRODUCTS:
+        return [ONE, *beside_input_gradient(placed, kernel.forward, kernel.label, profile)]
+    return autograd.derivative(placed, kernel)
 
 
 def _kernels_of_bias(placed: Placed, op: Op, profile: Profile, kind: str) -> Expr:
@@ -144,6 +157,8 @@ def backward_seconds(placed: Placed, kernel: BackwardOp, profile: Profile) -> Qu
         return _attention(placed, kernel.forward, profile, backward_bytes(placed, kernel, profile), backward=True)
     if OPERATIONS[op.kind].bound == "linear_loss":
         return _linear_loss(linear_loss_work(placed, kernel.forward, profile.strategy, backward=True), peak(op, profile.strategy), profile)
+    if one_by_one(op, profile):
+        return Quantity(summed(curves.memory_bound(moved, kind=OPERATIONS[op.kind].bound) for moved in autograd.derivative(placed, kernel)), SECOND)
     return _moving(placed, kernel.forward, kernel.products, backward_bytes(placed, kernel, profile), profile.strategy)
 
 
@@ -173,10 +188,11 @@ def _product(placed: Placed, index: int, kind: str, profile: Profile) -> Quantit
     """A matrix product; experts that run one by one are as many apart."""
     op = placed.block.ops[index]
     shape, rate = product_shape(placed, index, kind, profile.strategy), peak(op, profile.strategy, kind)
-    added = added_afterwards(placed, index, shape, profile.strategy)
+    added, further = added_afterwards(placed, index, shape, profile.strategy), beside_input_gradient(placed, index, kind, profile)
     of_bias = kind in BIAS_KERNELS and op.of(Projection).bias_apart
     starts = maximum(0, _kernels_of_bias(placed, op, profile, kind) - 1) * symbol("t_mem")
     after = curves.memory_bound(added, kind="unvectorised" if of_bias else "elementwise") + starts if added else ZERO
+    after = after + summed(curves.memory_bound(moved, kind="elementwise") for moved in further)
     if shape.groups != ONE and profile.assumptions["moe_grouped_gemm"] == "false":
         one = replace(shape, groups=ONE, biases=shape.biases / shape.groups)
         return Quantity(shape.groups * _seconds(one, rate, profile, grouped=False) + after, SECOND)

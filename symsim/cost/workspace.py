@@ -14,7 +14,7 @@ from typing import Literal
 from symsim.algebra.expr import ONE, ZERO, Expr
 from symsim.cost import linear_loss, stored
 from symsim.cost.count import counted_parameters
-from symsim.ir.block import FLOATS, NARROW, WIDTHS, Block, Op
+from symsim.ir.block import NARROW, WIDTHS, Op
 from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, CrossEntropy, LinearCrossEntropy, Projection, of_linear_module
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import DEQUANTISE, BackwardOp, elements, room
@@ -197,7 +197,7 @@ class _Backward:
             self.kernels.setdefault(kernel.forward, []).append(kernel)
         self.keep_gathered = keep_gathered
         self.needs = {i: self.walk.own(self._kept_as(t) for t in op.saves) for i, op in enumerate(self.block.ops)}
-        self.statistics = _statistics(self.block) if op_by_op else frozenset()
+        self.statistics = self.block.statistics if op_by_op else frozenset()
         self.makers = {r: i for i, op in reversed(list(enumerate(self.block.ops))) for r in self.walk.own(op.outputs)}
         self.live = {s.name: s.bytes for s in remembered.saved}
         self.gradients: dict[str, Expr] = {}
@@ -377,15 +377,6 @@ class _Backward:
         needed = {r for i in (*range(index), *self.waiting) for r in self.needs[i]}
         needed |= {r for i in self.remembered.recomputed - self.rebuilt for r in self.walk.own(self.block.ops[i].inputs)}
         return needed | (set(self.walk.own(self.block.inputs)) if self.whole else set())
-
-
-def _statistics(block: Block) -> frozenset[str]:
-    """What operations make of activations on the way to others, and PyTorch takes for any other operand: the mean of squares, its root."""
-    found: set[str] = set()
-    for op in block.ops:
-        if any(t in found or (block.tensors[t].kind == "activation" and block.tensors[t].gradient) for t in op.inputs):
-            found |= {t for t in op.outputs if block.tensors[t].kind == "index" and block.tensors[t].gradient and block.tensors[t].dtype in FLOATS}
-    return frozenset(found)
 
 
 def _node(op: Op) -> str:

@@ -54,12 +54,31 @@ def eager_rope(k: Kernels, op: Op) -> None:
     (x,), (y,) = op.inputs, op.outputs
     b, s, heads, d = k.dims_of(x)
     made = tables(k, op.of(Rope).head, op.of(Rope).fraction, _tokens(k, x))
-    wide = module_code(k.profile.model).rotary_widened
-    turned = [run(k, "mul", [x, table], dtype="fp32" if wide else k.tensors[table].dtype) for table in made]
-    if op.of(Rope).fraction < 1 or module_code(k.profile.model).rotary_concatenates:
-        run(k, "cat", turned, (b, heads, s, d), into=y)
+    code, part, turns = module_code(k.profile.model), x, k.tensors[made[0]].dims[-1]
+    if _in_halves(k, made) and turns != d:
+        part = k.make("turned_part", (*k.dims_of(x)[:-1], turns), k.tensors[x].dtype, view_of=x)
+        k.emit("view", [x], [part], name="split")
+    joined, dtype = op.of(Rope).fraction < 1 or code.rotary_concatenates, "fp32" if code.rotary_widened else k.tensors[made[0]].dtype
+    if not joined and len(made) == 2 and k.types is None and dtype == k.tensors[y].dtype:
+        _turned(k, part, made, dtype, into=y)
+        return
+    turned = _turned(k, part, made, dtype)
+    if joined:
+        run(k, "cat", [turned] if part == x else [turned, x], (b, heads, s, d), into=y)
     else:
-        cast(k, run(k, "add", turned), k.tensors[y].dtype, into=y)
+        cast(k, turned, k.tensors[y].dtype, into=y)
+
+
+def _turned(k: Kernels, x: str, made: list[str], dtype: str, into: str = "") -> str:
+    """A product with complex numbers, or two with cosines and sines and their sum: of the sines, with x whose halves change places."""
+    factors = [x, run(k, "rotate_half", [x])] if _in_halves(k, made) else [x, x]
+    turned = [run(k, "mul", [part, table], dtype=dtype) for part, table in zip(factors, made, strict=False)]
+    return run(k, "add", turned, into=into) if len(turned) == 2 else turned[0]
+
+
+def _in_halves(k: Kernels, made: list[str]) -> bool:
+    """Whether the module joins two halves to a whole before it multiplies, not its products behind."""
+    return len(made) == 2 and not module_code(k.profile.model).rotary_half
 
 
 def _tokens(k: Kernels, x: str) -> str:
@@ -74,9 +93,8 @@ def eager_mla_rope(k: Kernels, op: Op) -> None:
     if op.kind == "rope_part":
         part = k.make("turned_part", (*k.dims_of(part)[:-1], op.of(Rope).head), k.tensors[part].dtype, view_of=part)
         k.emit("view", [op.inputs[0]], [part], name="split")
-    for table in tables(k, op.of(Rope).head, 1):
-        turned = run(k, "mul", [part, table])
-    run(k, "cat", [op.inputs[0], turned], (b, heads, s, d), into=op.outputs[0])
+    made = tables(k, op.of(Rope).head, 1)
+    run(k, "cat", [op.inputs[0], _turned(k, part, made, k.tensors[part].dtype)], (b, heads, s, d), into=op.outputs[0])
 
 
 def eager_pack(k: Kernels, op: Op) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from symsim.algebra.expr import ONE, Expr, ceil, floor, symbol
@@ -159,6 +160,16 @@ class Block:
         """Every dimension that the operation runs over, in order of appearance."""
         named = [d for t in (*op.inputs, *op.outputs) for d in self.tensors[t].dims]
         return tuple(dict.fromkeys(named + [d for p in op.products for d in p]))
+
+    @cached_property
+    def statistics(self) -> frozenset[str]:
+        """What operations make of activations on the way to others, and PyTorch takes for any other operand: the mean of squares, its root."""
+        found: set[str] = set()
+        for op in self.ops:
+            if any(t in found or (self.tensors[t].kind == "activation" and self.tensors[t].gradient) for t in op.inputs):
+                made = (self.tensors[t] for t in op.outputs)
+                found |= {t.name for t in made if t.kind == "index" and t.gradient and t.dtype in FLOATS}
+        return frozenset(found)
 
     def parameters(self) -> list[Tensor]:
         return [t for t in self.tensors.values() if t.kind == "parameter"]

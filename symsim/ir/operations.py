@@ -431,6 +431,7 @@ OPERATIONS: dict[str, Operation] = {
     **{kind: Operation("primitive", keeps="result") for kind in ("rsqrt", "exp", "sigmoid", "tanh", "relu", "softmax", "sqrt")},
     **{kind: Operation("primitive", keeps="integers") for kind in ("topk", "masked_fill", "dropout")},
     "cast": Operation("primitive", casts=True),
+    "rotate_half": Operation("primitive", between=1),  # of one half the gradient in a whole (slice_backward), beside that of the other
     **{kind: Operation("primitive") for kind in ("copy", "repeat", "pad", "cat", "concat", "sub", "sum", "mean", "scale")},
     **{kind: Operation("primitive") for kind in ("choose", "pick", "multiplier")},
     # masks of what lies inside: a comparison a bound (2 + 1), joined (1 + 1 + 1) where there are two, read; the mean of one bound (8 in all) and of

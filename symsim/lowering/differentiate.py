@@ -89,6 +89,7 @@ def differentiate(placed: Placed, framework: Framework = BY_RULE) -> Differentia
     whether consumers share a reduction, its ring and what tells ranks of their tokens.
     """
     block, mesh = placed.block, placed.mesh
+    measured = block.statistics if framework.op_by_op else frozenset()
     partial: dict[str, list[tuple[str, ...]]] = {name: [()] for name in block.outputs if block.tensors[name].gradient}
     kernels: list[BackwardOp] = []
     messages: list[tuple[int, Message]] = []
@@ -100,6 +101,11 @@ def differentiate(placed: Placed, framework: Framework = BY_RULE) -> Differentia
     for index in range(len(block.ops) - 1, -1, -1):
         op, layout = block.ops[index], placed.iteration[index]
         live = [t for t in op.outputs if t in partial]
+        if not live and OPERATIONS[op.kind].transpose == "kernel" and (of_statistics := [t for t in op.outputs if t in measured]):
+            read = [t for t in op.inputs if t in measured or (block.tensors[t].kind == "activation" and block.tensors[t].gradient)]
+            kernels.append(BackwardOp("backward", index, (), (*of_statistics, *op.saves), tuple(read)))
+            for name in (t for t in read if t not in measured):
+                partial.setdefault(name, []).append(())
         if OPERATIONS[op.kind].transpose == "again":
             if kernels:  # without, nothing is trained up to here
                 kernels.append(BackwardOp("backward", index, (), (*op.inputs, *op.outputs), ()))

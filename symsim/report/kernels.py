@@ -99,6 +99,8 @@ def block_kernels(result: Evaluation, name: str) -> list[Kernel]:
         if OPERATIONS[op.kind].bound == "exchange":
             continue
         found = of_block("t", name, operation=op.name, phase=kernel.label).text
+        if not result.numbers[found]:  # a gradient is handed on
+            continue
         work = flops(placed, kernel.forward, kernel.products, local=True).expr
         moved = of_block("U", name, operation=op.name, phase=kernel.label).text
         made.append(_kernel(result, name, op.name, kernel.label, found, work, moved, numbers, own))

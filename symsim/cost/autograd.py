@@ -1,0 +1,97 @@
+"""autograd: the kernels that PyTorch runs for the derivative of an operation, where a module runs operation by operation, and what each moves.
+
+A product of two tensors gives each its own product with the gradient, and sums that of one that was repeated along some dimensions; a power,
+a root and a mean have the operations of their formulas; a tensor that several operations read has their gradients added up. (torch
+tools/autograd/derivatives.yaml, csrc/autograd/FunctionsManual.cpp, input_buffer.cpp; aten/native/cuda/layer_norm_kernel.cu, whose backward
+is two kernels.)
+"""
+
+from __future__ import annotations
+
+from symsim.algebra.expr import ZERO, Expr
+from symsim.ir.block import WIDTHS, Block, Op
+from symsim.ir.operations import OPERATIONS, CrossEntropy
+from symsim.lowering.communicate import Placed
+from symsim.lowering.differentiate import BackwardOp, elements
+
+# of a result, how many tensors like it each kernel reads and writes
+_FORMULAS = {
+    "pow": (2, 2, 3),  # the power less one; times the exponent; times the gradient
+    "rsqrt": (2, 2, 3),  # the cube of the result; times -1/2; times the gradient
+    "sqrt": (2, 3),
+    "log": (3,),
+    "erf": (2, 2, 2, 2, 3),
+}
+
+
+def forward(placed: Placed, op: Op) -> list[Expr]:
+    """Bytes of each kernel of an operation that is several: a half negated, and both joined."""
+    return [_bytes(placed, op.outputs[0]), 2 * _bytes(placed, op.outputs[0])] if op.kind == "rotate_half" else []
+
+
+def derivative(placed: Placed, kernel: BackwardOp) -> list[Expr]:
+    """Bytes of each kernel of an operation's derivative, with the sums of the gradients of what it reads; none where a gradient is handed on."""
+    return [*_of_operation(placed, kernel), *sums(placed, kernel.forward)]
+
+
+def _of_operation(placed: Placed, kernel: BackwardOp) -> list[Expr]:
+    op, tensors = placed.block.ops[kernel.forward], placed.block.tensors
+    whole = _bytes(placed, op.outputs[0])
+    if OPERATIONS[op.kind].hands_on:
+        return []
+    if op.kind == "mul":
+        return [moved for operand in _trained(placed.block, op) for moved in _product(placed, op, operand)]
+    if op.kind in _FORMULAS:
+        return [times * whole for times in _FORMULAS[op.kind]]
+    if op.kind == "rotate_half":  # a half negated; for each half a whole that is filled, and a copy into it; their sum
+        return [whole, *[whole, whole] * 2, 3 * whole]
+    moved = sum((_bytes(placed, t) for t in (*kernel.reads, *kernel.writes)), ZERO) + elements(placed, op.inputs[0]) * OPERATIONS[op.kind].masks
+    if op.kind == "norm" and any(tensors[t].kind == "parameter" and tensors[t].gradient for t in op.inputs):
+        return [moved, whole + _bytes(placed, op.inputs[0])]
+    inside = [_bytes(placed, t) for t in op.attrs.inside] if isinstance(op.attrs, CrossEntropy) else []
+    return [*inside, moved + sum(inside, ZERO)]
+
+
+def _product(placed: Placed, op: Op, operand: str) -> list[Expr]:
+    """The gradient of one of two factors: that of the result times the other, in the result's type; summed where it was repeated, and cast."""
+    tensors, whole = placed.block.tensors, _bytes(placed, op.outputs[0])
+    other = next((t for t in op.inputs[:2] if t != operand), operand)
+    made = [2 * whole + _bytes(placed, other)]
+    if set(tensors[operand].dims) != set(tensors[op.outputs[0]].dims) or tensors[operand].dtype != tensors[op.outputs[0]].dtype:
+        made.append(whole + _bytes(placed, operand))
+    return made
+
+
+def sums(placed: Placed, index: int) -> list[Expr]:
+    """Bytes of the sums in which an operation's gradients join those that operations behind it have made of the same tensors."""
+    block, op = placed.block, placed.block.ops[index]
+    read = {block.storage(t).name for later in block.ops[index + 1 :] if _contributes(block, later) for t in later.inputs}
+    own = dict.fromkeys(t for t in op.inputs if block.tensors[t].kind != "parameter" and _needs(block, t))
+    return [3 * _bytes(placed, t) for t in own if block.storage(t).name in read]
+
+
+def joined(placed: Placed, index: int) -> list[Expr]:
+    """Bytes of the copies that lay the gradients of the slices of a product's result side by side."""
+    tensors, made = placed.block.tensors, placed.block.ops[index].outputs[0]
+    slices = [t for t, tensor in tensors.items() if tensor.view_of == made and _needs(placed.block, t)]
+    return [2 * _bytes(placed, made)] if len(slices) > 1 and any(elements(placed, t) != elements(placed, made) for t in slices) else []
+
+
+def _contributes(block: Block, op: Op) -> bool:
+    """Whether gradients go through it to what it reads, and it is more than a view."""
+    return not op.is_view and OPERATIONS[op.kind].transpose != "none" and any(_needs(block, t) for t in op.outputs)
+
+
+def _trained(block: Block, op: Op) -> list[str]:
+    """The factors of a product that have gradients: of a parameter's copy, where the parameter is trained."""
+    copied = any(block.tensors[t].gradient for t in op.inputs[2:])
+    return [t for t in op.inputs[:2] if _needs(block, t) or (copied and block.tensors[t].kind == "index")]
+
+
+def _needs(block: Block, name: str) -> bool:
+    tensor = block.tensors[name]
+    return tensor.gradient and (tensor.kind in ("activation", "parameter") or name in block.statistics)
+
+
+def _bytes(placed: Placed, name: str) -> Expr:
+    return elements(placed, name) * WIDTHS[placed.block.tensors[name].dtype]

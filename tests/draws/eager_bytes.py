@@ -1,0 +1,99 @@
+"""Bytes that the operations of transformers' modules read and write under PyTorch, beside those of symsim's eager profile.
+
+    python tests/draws/eager_bytes.py [MODEL_TYPE ...]
+
+Products, attention, lookups and masks are left out on both sides; views move nothing, and what is repeated counts once. A fill and the
+copy behind it, which slice_backward is on CUDA, are one operation here. Needs torch and transformers, runs on the CPU; prints a line a model and phase.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import symsim
+from symsim.cost.hbm import beside_input_gradient
+from symsim.ir.operations import PRODUCTS
+from symsim.report.kernels import block_kernels
+
+ROWS, LENGTH, LAYERS = 2, 128, 2
+_SIZES = {"hidden_size": 128, "intermediate_size": 352, "num_attention_heads": 8, "num_hidden_layers": LAYERS, "vocab_size": 211}
+_GROUPS = {**_SIZES, "num_key_value_heads": 4}
+MODELS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("llama", "qwen2", "olmo2", "granite"), _GROUPS),
+    "qwen3": {**_GROUPS, "head_dim": 16},
+    "phi3": {**_GROUPS, "pad_token_id": 0},
+    "gpt_neox": {**_SIZES, "intermediate_size": 512},
+}
+_VIEWS = frozenset(
+    "view _unsafe_view expand t transpose permute slice unsqueeze squeeze detach select as_strided alias split split_with_sizes chunk unbind "
+    "reshape lift_fresh unfold diagonal empty empty_like new_empty empty_strided new_empty_strided is_same_size scalar_tensor".split()
+)
+_APART = frozenset("mm bmm addmm baddbmm arange ones_like full lt le ge gt eq where bitwise_and logical_and __and__ triu zeros ones new_ones".split())
+
+
+def of_torch(model_type: str, directory: str) -> dict[str, int]:
+    """Bytes of forward and backward; the configuration is written to the directory."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    moved = {"forward": 0, "backward": 0}
+
+    def bytes_of(tensors: Any) -> int:
+        found = 0
+        for tensor in (t for t in tree_leaves(tensors) if isinstance(t, torch.Tensor)):
+            elements = 1
+            for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+                elements *= size if stride else 1
+            found += elements * tensor.element_size()
+        return found
+
+    class Counted(TorchDispatchMode):
+        phase = "forward"
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            made, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
+            if name not in _VIEWS | _APART and "attention" not in name and "embedding" not in name:
+                moved[self.phase] += bytes_of((args, kwargs or {})) + bytes_of(made)
+            return made
+
+    config = AutoConfig.for_model(model_type, **MODELS[model_type])
+    config.save_pretrained(directory)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").bfloat16().train()
+    ids = torch.randint(0, config.vocab_size, (ROWS, LENGTH))
+    with Counted() as counted:
+        loss = model(ids, labels=ids, use_cache=False).loss
+        counted.phase = "backward"
+        loss.backward()
+    return moved
+
+
+def of_symsim(config: Path) -> dict[str, float]:
+    sizes = {"micro_batch_size": ROWS, "seq_length": LENGTH, "num_microbatches": 1}
+    options = {"fusion": "eager", "grad_reduce_in_fp32": False, "main_params_dtype": "bf16", **sizes}
+    made = symsim.derive(symsim.load_model(str(config)), options, {"attention_kernel": "flash"}, system=symsim.load_system("a100-sxm-80"))
+    moved = {"forward": 0.0, "backward": 0.0}
+    for name, remembered in made.lowered.blocks.items():
+        times, placed = 1 if name in ("embedding", "head") else LAYERS, remembered.placed
+        places = {op.name: i for i, op in enumerate(placed.block.ops)}
+        for kernel in block_kernels(made, name):
+            index = places[kernel.operation]
+            kind, phase = placed.block.ops[index].kind, "forward" if kernel.phase == "forward" else "backward"
+            if kind in PRODUCTS:
+                beside = beside_input_gradient(placed, index, kernel.phase, made.lowered.profile)
+                moved[phase] += times * sum(float(e.evaluate(made.values)) for e in beside)
+            elif kind not in ("attention", "embed"):
+                moved[phase] += times * kernel.bytes
+    return moved
+
+
+if __name__ == "__main__":
+    for model_type in sys.argv[1:] or MODELS:
+        with tempfile.TemporaryDirectory() as directory:
+            theirs, ours = of_torch(model_type, directory), of_symsim(Path(directory) / "config.json")
+        print(json.dumps({"model": model_type, **{phase: [ours[phase], theirs[phase], round(ours[phase] / theirs[phase], 4)] for phase in ours}}))

@@ -1,0 +1,78 @@
+"""Kernels of derivatives where a module runs operation by operation, held against what PyTorch ran (tests/draws/eager_bytes.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import symsim
+from symsim.algebra.key import of_block
+from symsim.api.result import Result
+from symsim.cost.hbm import beside_input_gradient
+from symsim.ir.operations import PRODUCTS
+
+TOKENS, H, F, ROTATED = 64, 64, 176, 64 + 32
+
+
+def layer(**options: Any) -> Result:
+    model = symsim.load_model("llama3-8b")
+    attention = model.attention.model_copy(update={"num_attention_heads": 4, "num_query_groups": 2, "kv_channels": 16})
+    sizes = {"hidden_size": H, "vocab_size": 97, "attention": attention, "mlp": model.mlp.model_copy(update={"ffn_hidden_size": F})}
+    model = model.model_copy(update=sizes)
+    strategy = {"fusion": "eager", "micro_batch_size": 2, "seq_length": 32, "num_microbatches": 1, "grad_reduce_in_fp32": False, **options}
+    return symsim.derive(model, strategy, {"attention_kernel": "flash"})
+
+
+def moved(result: Result, phase: str) -> float:
+    """Bytes of a layer's kernels but products and attention, with what stands beside products."""
+    placed, found = result.lowered.blocks["dense"].placed, 0.0
+    letter, suffix = ("Q", "") if phase == "forward" else ("U", "_backward")
+    for index, op in enumerate(placed.block.ops):
+        name = f"{letter}_dense_{op.name.replace('.', '_')}{suffix}"
+        if op.kind in PRODUCTS:
+            beside = beside_input_gradient(placed, index, "dgrad", result.lowered.profile) if phase == "backward" else []
+            found += sum(float(e.evaluate(result.values)) for e in beside)
+        elif op.kind != "attention" and name in result.numbers:
+            found += float(result.numbers[name])
+    return found
+
+
+def test_a_layer_moves_what_pytorch_moved() -> None:
+    """torch 2.13 and transformers' LlamaDecoderLayer on the CPU: 587,008 and 1,302,016 bytes of all operations that are no views, products or
+    attention. Of them are the sums of a norm's epsilon; what starts backward; and copies of gradients in the order that the CPU's attention has
+    them. A fill and a copy are one operation there, for each half of what is turned."""
+    result = layer()
+    assert moved(result, "forward") == 587_008 - 2 * 2 * TOKENS * 4
+    assert moved(result, "backward") == 1_302_016 - 2 * TOKENS * H * 2 - 2 * TOKENS * ROTATED * 2 + 2 * (TOKENS * ROTATED * 2 // 2)
+
+
+def test_kernels_of_a_derivative_one_by_one() -> None:
+    """Of the norm: the scale's product and its sum, of two factors; mean, power and the sum where both come together."""
+    found, wide = layer().numbers, TOKENS * H * 4
+    norm = {name: float(found[f"U_dense_pre_attention_norm_{name}_backward"]) for name in ("mul", "rsqrt", "mean", "pow", "cast_2", "cast")}
+    row = TOKENS * 4
+    assert norm == {
+        "mul": (2 * wide + row) + 3 * wide + (wide + row),
+        "rsqrt": 7 * row,
+        "mean": wide + row,
+        "pow": (2 + 2 + 3) * wide + 3 * wide,
+        "cast_2": wide + wide / 2,
+        "cast": wide + wide / 2 + 3 * wide / 2,
+    }
+    assert found["U_dense_add_ffn_add_backward"] == 0
+
+
+def test_what_is_not_trained_has_no_product_of_its_own() -> None:
+    """Of LoRA the weight of a norm is frozen: its gradient is neither made nor summed over tokens."""
+    whole, frozen = (layer(**options).numbers["U_dense_pre_mlp_norm_mul_2_backward"] for options in ({}, {"tuner_type": "lora"}))
+    narrow = TOKENS * H * 2
+    assert whole - frozen == 3 * narrow + (narrow + 2 * H)
+
+
+@pytest.mark.parametrize(("name", "kernels"), [("pre_attention_norm.pow", 4), ("attention.rope_q.rotate_half", 7), ("mlp.act.mul", 2)])
+def test_each_kernel_starts(name: str, kernels: int) -> None:
+    """A bandwidth without bound leaves a start for each."""
+    result = symsim.derive(layer().model, layer().strategy, {"attention_kernel": "flash"}, system=symsim.load_system("h100-sxm"))
+    seconds = result.derivation.formula(of_block("t", "dense", operation=name, phase="backward").text).value({**result.values, "B_hbm": 10**30})
+    assert float(seconds) == pytest.approx(kernels * float(result.values["t_mem"]))
