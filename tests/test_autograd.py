@@ -70,6 +70,18 @@ def test_what_is_not_trained_has_no_product_of_its_own() -> None:
     assert whole - frozen == 3 * narrow + (narrow + 2 * H)
 
 
+def test_a_layer_norm_has_a_kernel_for_its_weights() -> None:
+    """Which reads the gradient and the input once more; one that Liger has as one kernel does not."""
+    model = symsim.load_model("gpt2")
+    options = {"fusion": "eager", "seq_length": 64, "num_microbatches": 1}
+    whole, frozen = (symsim.derive(model, {**options, **more}).numbers["U_dense_pre_mlp_norm_backward"] for more in ({}, {"tuner_type": "lora"}))
+    assert whole - frozen == 2 * 64 * 768 * 2 + 2 * 768 * 2
+    fused = {"fusion": "eager", "fused_kernels": ("norm",), "micro_batch_size": 2, "seq_length": 32, "num_microbatches": 1}
+    result = symsim.derive(layer().model, fused, {"attention_kernel": "flash"})
+    # gradient, input and a number a row, the weight; the input's gradient and the weight's; and its sum with that of the residual
+    assert result.numbers["U_dense_pre_mlp_norm_backward"] == 6 * TOKENS * H * 2 + TOKENS * 4 + 2 * H
+
+
 @pytest.mark.parametrize(("name", "kernels"), [("pre_attention_norm.pow", 4), ("attention.rope_q.rotate_half", 7), ("mlp.act.mul", 2)])
 def test_each_kernel_starts(name: str, kernels: int) -> None:
     """A bandwidth without bound leaves a start for each."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from symsim.algebra.expr import ZERO, Expr
 from symsim.ir.block import WIDTHS, Block, Op
-from symsim.ir.operations import OPERATIONS, CrossEntropy
+from symsim.ir.operations import OPERATIONS, CrossEntropy, Norm
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import BackwardOp, elements
 
@@ -46,7 +46,8 @@ def _of_operation(placed: Placed, kernel: BackwardOp) -> list[Expr]:
     if op.kind == "rotate_half":  # a half negated; for each half a whole that is filled, and a copy into it; their sum
         return [whole, *[whole, whole] * 2, 3 * whole]
     moved = sum((_bytes(placed, t) for t in (*kernel.reads, *kernel.writes)), ZERO) + elements(placed, op.inputs[0]) * OPERATIONS[op.kind].masks
-    if op.kind == "norm" and any(tensors[t].kind == "parameter" and tensors[t].gradient for t in op.inputs):
+    weights = any(tensors[t].kind == "parameter" and tensors[t].gradient for t in op.inputs)
+    if op.kind == "norm" and op.of(Norm).norm == "LayerNorm" and weights:
         return [moved, whole + _bytes(placed, op.inputs[0])]
     inside = [_bytes(placed, t) for t in op.attrs.inside] if isinstance(op.attrs, CrossEntropy) else []
     return [*inside, moved + sum(inside, ZERO)]
