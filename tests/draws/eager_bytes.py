@@ -3,7 +3,8 @@
     python tests/draws/eager_bytes.py [MODEL_TYPE ...]
 
 Products, attention, lookups and masks are left out on both sides; views move nothing, and what is repeated counts once. A fill and the
-copy behind it, which slice_backward is on CUDA, are one operation here. Needs torch and transformers, runs on the CPU; prints a line a model and phase.
+copy behind it, which slice_backward is on CUDA, are one operation here. Needs torch and transformers, runs on the CPU; prints a line a
+model and phase.
 """
 
 from __future__ import annotations
