@@ -82,6 +82,13 @@ def test_a_layer_norm_has_a_kernel_for_its_weights() -> None:
     assert result.numbers["U_dense_pre_mlp_norm_backward"] == 6 * TOKENS * H * 2 + TOKENS * 4 + 2 * H
 
 
+def test_a_loss_of_statistics_is_differentiated_once() -> None:
+    model = symsim.load_model("mixtral-8x7b")
+    found = [symsim.derive(model, {"fusion": "eager", "seq_length": 64, "moe_z_loss": z}).numbers for z in (False, True)]
+    (name,) = (n for n in found[1] if "z_loss" in n and n.startswith("U_moe"))
+    assert name not in found[0] and found[1]["U_moe"] > found[0]["U_moe"]
+
+
 @pytest.mark.parametrize(("name", "kernels"), [("pre_attention_norm.pow", 4), ("attention.rope_q.rotate_half", 7), ("mlp.act.mul", 2)])
 def test_each_kernel_starts(name: str, kernels: int) -> None:
     """A bandwidth without bound leaves a start for each."""

@@ -431,9 +431,8 @@ OPERATIONS: dict[str, Operation] = {
     **{kind: Operation("primitive", keeps="result") for kind in ("rsqrt", "exp", "sigmoid", "tanh", "relu", "softmax", "sqrt")},
     **{kind: Operation("primitive", keeps="integers") for kind in ("topk", "masked_fill", "dropout")},
     "cast": Operation("primitive", casts=True),
-    "rotate_half": Operation("primitive", between=1),  # of one half the gradient in a whole (slice_backward), beside that of the other
-    **{kind: Operation("primitive") for kind in ("copy", "repeat", "pad", "cat", "concat", "sub", "sum", "mean", "scale")},
-    **{kind: Operation("primitive") for kind in ("choose", "pick", "multiplier")},
+    "rotate_half": Operation("primitive", between=1),  # one half's gradient in a whole, beside the other's (slice_backward)
+    **{kind: Operation("primitive") for kind in "copy repeat pad cat concat sub sum mean scale choose pick multiplier".split()},
     # masks of what lies inside: a comparison a bound (2 + 1), joined (1 + 1 + 1) where there are two, read; the mean of one bound (8 in all) and of
     # two (14), which the halves of a clamped GLU have (pytorch torch/csrc/autograd/FunctionsManual.cpp clamp_backward)
     "clamp": Operation("primitive", bound="unvectorised", keeps="inputs", masks=5),

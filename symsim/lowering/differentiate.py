@@ -89,7 +89,6 @@ def differentiate(placed: Placed, framework: Framework = BY_RULE) -> Differentia
     whether consumers share a reduction, its ring and what tells ranks of their tokens.
     """
     block, mesh = placed.block, placed.mesh
-    measured = block.statistics if framework.op_by_op else frozenset()
     partial: dict[str, list[tuple[str, ...]]] = {name: [()] for name in block.outputs if block.tensors[name].gradient}
     kernels: list[BackwardOp] = []
     messages: list[tuple[int, Message]] = []
@@ -101,11 +100,7 @@ def differentiate(placed: Placed, framework: Framework = BY_RULE) -> Differentia
     for index in range(len(block.ops) - 1, -1, -1):
         op, layout = block.ops[index], placed.iteration[index]
         live = [t for t in op.outputs if t in partial]
-        if not live and OPERATIONS[op.kind].transpose == "kernel" and (of_statistics := [t for t in op.outputs if t in measured]):
-            read = [t for t in op.inputs if t in measured or (block.tensors[t].kind == "activation" and block.tensors[t].gradient)]
-            kernels.append(BackwardOp("backward", index, (), (*of_statistics, *op.saves), tuple(read)))
-            for name in (t for t in read if t not in measured):
-                partial.setdefault(name, []).append(())
+        kernels += _of_statistics(block, index, partial) if framework.op_by_op and not live else []
         if OPERATIONS[op.kind].transpose == "again":
             if kernels:  # without, nothing is trained up to here
                 kernels.append(BackwardOp("backward", index, (), (*op.inputs, *op.outputs), ()))
@@ -148,6 +143,18 @@ def differentiate(placed: Placed, framework: Framework = BY_RULE) -> Differentia
     forward = _forward_messages(placed, framework.counts) + [r for r in ring if r[1].phase == "forward"]
     messages += [r for r in ring if r[1].phase == "backward" and not _leads_to_nothing(block, block.ops[r[0]])]
     return Differentiated(placed, tuple(kernels), tuple(forward), tuple(messages), reduced)
+
+
+def _of_statistics(block: Block, index: int, partial: dict[str, list[tuple[str, ...]]]) -> list[BackwardOp]:
+    """What leads from the gradient of a statistic to what it is of, which has a gradient then."""
+    op, tensors, measured = block.ops[index], block.tensors, block.statistics
+    made = [t for t in op.outputs if t in measured]
+    if not made or OPERATIONS[op.kind].role == "loss" or OPERATIONS[op.kind].transpose != "kernel":
+        return []
+    activations = [t for t in op.inputs if tensors[t].kind == "activation" and tensors[t].gradient]
+    for name in activations:
+        partial.setdefault(name, []).append(())
+    return [BackwardOp("backward", index, (), (*made, *op.saves), (*activations, *(t for t in op.inputs if t in measured)))]
 
 
 def _leads_to_nothing(block: Block, op: Op) -> bool:
