@@ -10,7 +10,8 @@ from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import Net, Weight
 from symsim.ir.einsum import Einsum, IRError, parsed
-from symsim.ir.operations import EXCEPTIONS, Projection, exceptional
+from symsim.ir.exceptions import EXCEPTIONS, exceptional
+from symsim.ir.operations import Projection
 from symsim.layers import notation as n
 from symsim.lowering.lower import lower
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from symsim.ir.operations import EXCEPTIONS
+from symsim.ir.exceptions import EXCEPTIONS
 from symsim.placement.exceptions import TABLE
 
 ROOT = Path(__file__).parents[1]

@@ -8,7 +8,8 @@ from symsim.api.result import Result, derive
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system
-from symsim.ir.operations import EXCEPTIONS, OPERATIONS
+from symsim.ir.exceptions import EXCEPTIONS
+from symsim.ir.operations import OPERATIONS
 from symsim.lowering.lower import lower
 from symsim.lowering.remember import Remembered
 

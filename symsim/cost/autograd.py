@@ -14,19 +14,10 @@ from symsim.ir.operations import OPERATIONS, CrossEntropy, Norm
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import BackwardOp, elements
 
-# of a result, how many tensors like it each kernel reads and writes
-_FORMULAS = {
-    "pow": (2, 2, 3),  # the power less one; times the exponent; times the gradient
-    "rsqrt": (2, 2, 3),  # the cube of the result; times -1/2; times the gradient
-    "sqrt": (2, 3),
-    "log": (3,),
-    "erf": (2, 2, 2, 2, 3),
-}
-
 
 def forward(placed: Placed, op: Op) -> list[Expr]:
-    """Bytes of each kernel of an operation that is several: a half negated, and both joined."""
-    return [_bytes(placed, op.outputs[0]), 2 * _bytes(placed, op.outputs[0])] if op.kind == "rotate_half" else []
+    """Bytes of each kernel of an operation that is several."""
+    return [times * _bytes(placed, op.outputs[0]) for times in OPERATIONS[op.kind].kernels]
 
 
 def derivative(placed: Placed, kernel: BackwardOp) -> list[Expr]:
@@ -37,17 +28,16 @@ def derivative(placed: Placed, kernel: BackwardOp) -> list[Expr]:
 def _of_operation(placed: Placed, kernel: BackwardOp) -> list[Expr]:
     op, tensors = placed.block.ops[kernel.forward], placed.block.tensors
     whole = _bytes(placed, op.outputs[0])
-    if OPERATIONS[op.kind].hands_on:
+    row = OPERATIONS[op.kind]
+    if row.hands_on:
         return []
-    if op.kind == "mul":
+    if row.keeps == "partners":
         return [moved for operand in _trained(placed.block, op) for moved in _product(placed, op, operand)]
-    if op.kind in _FORMULAS:
-        return [times * whole for times in _FORMULAS[op.kind]]
-    if op.kind == "rotate_half":  # a half negated; for each half a whole that is filled, and a copy into it; their sum
-        return [whole, *[whole, whole] * 2, 3 * whole]
-    moved = sum((_bytes(placed, t) for t in (*kernel.reads, *kernel.writes)), ZERO) + elements(placed, op.inputs[0]) * OPERATIONS[op.kind].masks
+    if row.derivative:
+        return [times * whole for times in row.derivative]
+    moved = sum((_bytes(placed, t) for t in (*kernel.reads, *kernel.writes)), ZERO) + elements(placed, op.inputs[0]) * row.masks
     weights = any(tensors[t].kind == "parameter" and tensors[t].gradient for t in op.inputs)
-    if op.kind == "norm" and op.of(Norm).norm == "LayerNorm" and weights:
+    if row.inner == "statistics" and op.of(Norm).norm == "LayerNorm" and weights:
         return [moved, whole + _bytes(placed, op.inputs[0])]
     inside = [_bytes(placed, t) for t in op.attrs.inside] if isinstance(op.attrs, CrossEntropy) else []
     return [*inside, moved + sum(inside, ZERO)]

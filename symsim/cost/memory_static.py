@@ -26,7 +26,7 @@ from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.traced import once
 from symsim.ir.block import WIDTHS
-from symsim.ir.operations import of_linear_module
+from symsim.ir.exceptions import of_linear_module
 from symsim.ir.roles import role_of
 from symsim.lowering.differentiate import elements
 from symsim.pipeline.stages import holds, runs

@@ -15,7 +15,8 @@ from symsim.algebra.expr import ONE, ZERO, Expr
 from symsim.cost import linear_loss, stored
 from symsim.cost.count import counted_parameters
 from symsim.ir.block import NARROW, WIDTHS, Op
-from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, CrossEntropy, LinearCrossEntropy, Projection, of_linear_module
+from symsim.ir.exceptions import of_linear_module
+from symsim.ir.operations import OPERATIONS, PRODUCTS, REDISTRIBUTIONS, CrossEntropy, LinearCrossEntropy, Projection
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import DEQUANTISE, BackwardOp, elements, room
 from symsim.lowering.remember import Remembered, kept_as

@@ -14,7 +14,8 @@ from symsim.frameworks.recompute import DISCARD
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.tuning import TunedKind
 from symsim.ir.block import Dim, Op
-from symsim.ir.operations import Attention, Attributes, Cast, Projection, exceptional
+from symsim.ir.exceptions import exceptional
+from symsim.ir.operations import Attention, Attributes, Cast, Projection
 
 STORED = "stored"  # what attention keeps of its result, in another type
 BOTH = 2  # rows, and columns for the transposed products of backward

@@ -1,7 +1,7 @@
 """Every kind of operation, one row each: what it says about itself, and what the passes do with it.
 
 This is the grammar of the IR. A pass looks a kind up here (`OPERATIONS[op.kind]`) and knows no kind by name; an operation's
-attributes are those of its row (`op.of(Norm).over`). What follows from no row is in `EXCEPTIONS`, with its reason and source.
+attributes are those of its row (`op.of(Norm).over`). What follows from no row is in `exceptions.py`, with its reason and source.
 """
 
 from __future__ import annotations
@@ -338,6 +338,9 @@ class Operation:
     masks: int = 0
     # tensors like the result that PyTorch's formula of the derivative makes on its way
     between: int = 0
+    # of each kernel of such a formula, and of forward where it is several, how many tensors like the result it reads and writes
+    derivative: tuple[int, ...] = ()
+    kernels: tuple[int, ...] = ()
 
     @property
     def completes(self) -> bool:
@@ -426,12 +429,17 @@ OPERATIONS: dict[str, Operation] = {
     "all_to_all": _sends(_REDISTRIBUTION, "all_to_all"),
     "slice": replace(_REDISTRIBUTION, transpose=between("shard", "whole")),
     "regroup": _sends(_REDISTRIBUTION, "all_gather"),
-    **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "silu", "gelu", "erf", "gather", "softplus", "log", "times_number")},
-    "pow": Operation("primitive", keeps="inputs", between=2),  # the power less one, and that times the exponent (pow_backward)
-    **{kind: Operation("primitive", keeps="result") for kind in ("rsqrt", "exp", "sigmoid", "tanh", "relu", "softmax", "sqrt")},
+    **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "silu", "gelu", "gather", "softplus", "log", "times_number")},
+    "erf": Operation("primitive", keeps="inputs", derivative=(2, 2, 2, 2, 3)),
+    # the power less one, that times the exponent (pow_backward), and times the gradient
+    "pow": Operation("primitive", keeps="inputs", between=2, derivative=(2, 2, 3)),
+    **{kind: Operation("primitive", keeps="result") for kind in ("exp", "sigmoid", "tanh", "relu", "softmax")},
+    "rsqrt": Operation("primitive", keeps="result", derivative=(2, 2, 3)),  # the cube of the result, times -1/2, times the gradient
+    "sqrt": Operation("primitive", keeps="result", derivative=(2, 3)),
     **{kind: Operation("primitive", keeps="integers") for kind in ("topk", "masked_fill", "dropout")},
     "cast": Operation("primitive", casts=True),
-    "rotate_half": Operation("primitive", between=1),  # one half's gradient in a whole, beside the other's (slice_backward)
+    # forward negates a half and joins both; backward negates one, fills a whole for each and copies it there (slice_backward), and adds them
+    "rotate_half": Operation("primitive", between=1, derivative=(1, 1, 1, 1, 1, 3), kernels=(1, 2)),
     **{kind: Operation("primitive") for kind in "copy repeat pad cat concat sub sum mean scale choose pick multiplier".split()},
     # masks of what lies inside: a comparison a bound (2 + 1), joined (1 + 1 + 1) where there are two, read; the mean of one bound (8 in all) and of
     # two (14), which the halves of a clamped GLU have (pytorch torch/csrc/autograd/FunctionsManual.cpp clamp_backward)
@@ -462,39 +470,3 @@ LINEAR = PRODUCTS | {"linear"}
 REDISTRIBUTIONS = of_role("redistribution")
 UNCOUNTED = of_role("view", "aside", "redistribution")
 """Kinds without FLOPs or HBM bytes of their own."""
-
-
-@dataclass(frozen=True)
-class Exceptional:
-    """What holds for some operations (by the labels of their weights) and follows from no row."""
-
-    what: str
-    labels: frozenset[str]
-    reason: str
-    source: str
-
-
-EXCEPTIONS = {
-    "high_precision": Exceptional(
-        "an FP8 recipe leaves the product in the type of the computation",
-        frozenset({"router", "shared_expert_gate", "lm_head", "lora_A", "lora_B"}),
-        "routing and logits lose too much, and adapters are of too low a rank for it",
-        "no TransformerEngine module: megatron.core transformer/moe/moe_utils.py, shared_experts.py, tensor_parallel/layers.py",
-    ),
-    "keeps_original": Exceptional(
-        "under a narrow recipe the input is kept as it is, and cast again for the weight gradient",
-        frozenset({"o_proj"}),
-        "attention keeps its result anyway",
-        "TransformerEngine pytorch/module/linear.py save_original_input, set by megatron.core for linear_proj",
-    ),
-}
-
-
-def exceptional(which: str, attributes: Attributes) -> bool:
-    """Whether an exception holds for an operation."""
-    return isinstance(attributes, Projection) and not EXCEPTIONS[which].labels.isdisjoint(attributes.labels)
-
-
-def of_linear_module(kind: str, attributes: Attributes) -> bool:
-    """Whether it is a product of a linear module of TransformerEngine's: every one is but those that an FP8 recipe leaves alone."""
-    return kind in PRODUCTS and not exceptional("high_precision", attributes)

@@ -1,6 +1,6 @@
 """Where the one rule does not hold: every place in which a layout or a message follows from something else, with its source.
 
-What a framework does otherwise is in `frameworks/choices.py`, what holds for some operations alone in `operations.EXCEPTIONS`, and what
+What a framework does otherwise is in `frameworks/choices.py`, what holds for some operations alone in `ir/exceptions.py`, and what
 cannot follow at all in `assumptions.py`.
 """
 
