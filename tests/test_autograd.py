@@ -1,4 +1,4 @@
-"""Kernels of derivatives where a module runs operation by operation, held against what PyTorch ran (tests/draws/eager_bytes.py)."""
+"""Kernels of derivatives where a module runs operation by operation, held against what PyTorch ran (tests/draws/moved_bytes.py)."""
 
 from __future__ import annotations
 

@@ -67,7 +67,8 @@ OPERATIONS = of(
     ("a choice of experts moves rows", 'TopK, inner="balance", bound="permute"', 'TopK, inner="balance"', "operations.py"),
     ("checkpointing of products keeps einsums", 'stored_by=("sac_mm", "sac_mm_attn")', 'stored_by=("sac_mm_attn",)', "operations.py activations.py"),
     ("and not what experts make", 'bound="gemm", stored_by=("sac_mm_attn",)', 'bound="gemm", stored_by=("sac_mm", "sac_mm_attn")', "operations.py"),
-    ("a root keeps its result", '("rsqrt", "exp",', '("exp",', "activations.py"),
+    ("a root keeps its result", '"rsqrt": Operation("primitive", keeps="result"', '"rsqrt": Operation("primitive"', "activations.py"),
+    ("a power's derivative is three kernels", "between=2, derivative=(2, 2, 3)", "between=2", "autograd.py"),
     (
         "a product keeps the partner of what needs a gradient",
         '"mul": Operation("primitive", keeps="partners")',
@@ -81,6 +82,10 @@ OPERATIONS = of(
         "eager_bytes.py",
     ),
     ("dropout keeps its mask", '("topk", "masked_fill", "dropout")', '("topk", "masked_fill")', "korthikanti.py eager_bytes.py"),
+)
+
+EXCEPTIONS = of(
+    "ir/exceptions.py",
     (
         "the router multiplies above FP8",
         'frozenset({"router", "shared_expert_gate", "lm_head",',
@@ -88,6 +93,22 @@ OPERATIONS = of(
         "operations.py",
     ),
     ("the output projection keeps its input as it is", 'frozenset({"o_proj"})', "frozenset()", "operations.py"),
+)
+
+AUTOGRAD = of(
+    "cost/autograd.py",
+    (
+        "gradients of what several operations read are added up",
+        "return [3 * _bytes(placed, t) for t in own",
+        "return [0 * _bytes(placed, t) for t in own",
+        "autograd.py",
+    ),
+    (
+        "the gradient of a factor that was repeated is summed",
+        "        made.append(whole + _bytes(placed, operand))\n",
+        "        pass\n",
+        "autograd.py",
+    ),
 )
 
 TRANSPOSITION = of(
@@ -318,4 +339,4 @@ KERNELS = (
     )
 )
 
-FACTS = (*OPERATIONS, *TRANSPOSITION, *PLACEMENT, *COLLECTIVES, *COMMUNICATE, *DIFFERENTIATE, *REMEMBER, *KERNELS)
+FACTS = (*OPERATIONS, *EXCEPTIONS, *AUTOGRAD, *TRANSPOSITION, *PLACEMENT, *COLLECTIVES, *COMMUNICATE, *DIFFERENTIATE, *REMEMBER, *KERNELS)

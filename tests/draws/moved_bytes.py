@@ -1,6 +1,6 @@
 """Bytes that the operations of transformers' modules read and write under PyTorch, beside those of symsim's eager profile.
 
-    python tests/draws/eager_bytes.py [MODEL_TYPE ...]
+    python tests/draws/moved_bytes.py [MODEL_TYPE ...]
 
 Products, attention, lookups and masks are left out on both sides; views move nothing, and what is repeated counts once. A fill and the
 copy behind it, which slice_backward is on CUDA, are one operation here. Needs torch and transformers, runs on the CPU; prints a line a
