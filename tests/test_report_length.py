@@ -95,6 +95,8 @@ def test_the_whole_of_deepseek_is_at_most_25_pages() -> None:
         "tp=2,sp=true,pp=16,ep=8,etp=2,dp=16,cp=4,cp_comm_type=a2a,zero=2,num_microbatches=32",
         "tp=4,sp=true,ep=32,etp=1,dp=64,cp=2,zero=3",
         "tp=2,sp=true,pp=4,vpp=2,ep=8,etp=1,dp=16,num_microbatches=16,recompute=full",
+        "tp=8,sp=true,pp=8,ep=16,etp=4,dp=16,cp=2,vpp=2,num_microbatches=32,recompute=full",
+        "tp=4,sp=true,pp=8,ep=16,etp=4,dp=16,num_microbatches=32,mtp_num_layers=1",
     ],
 )
 def test_deepseek_is_at_most_25_pages_under_any_strategy(strategy: str) -> None:

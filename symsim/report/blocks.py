@@ -12,25 +12,23 @@ from symsim.algebra.key import layers_of_model, of_block
 from symsim.algebra.kinds import in_words, kind_of
 from symsim.algebra.quantity import BYTE, ELEMENT, Definition, Unit
 from symsim.algebra.reading import LONGEST
-from symsim.algebra.typeset import symbol_latex, width
+from symsim.algebra.typeset import latex, symbol_latex, width
 from symsim.evaluation.numbers import Evaluation
 from symsim.ir.block import Op
 from symsim.ir.messages import Message, between_ranks, merge
 from symsim.ir.operations import OPERATIONS, REDISTRIBUTIONS, UNCOUNTED, Redistribution
 from symsim.ir.roles import role_of
 from symsim.lowering.remember import Remembered, Saved
-from symsim.report import block_time, question
+from symsim.report import alike, block_time, question
 from symsim.report.amounts import human, whole
 from symsim.report.document import Code, Column, Emphasis, Equation, Equations, Math, Paragraph, Part, Row, Section, Span, Spans, Table, joined, spans
 from symsim.report.ink import Ink
 from symsim.report.step import Step
 
-_SHORTEST_PREFIX = 5  # fewer equal rows than this are written out again
-
 
 @dataclass
 class Blocks:
-    """Writes the sections of blocks, in order; a later one refers to rows that an earlier one has shown."""
+    """Writes the sections of blocks, in order; a later one names what an earlier one has shown: rows, messages, formulas."""
 
     result: Evaluation
     ink: Ink
@@ -38,6 +36,10 @@ class Blocks:
 
     def __post_init__(self) -> None:
         self.shown: dict[str, dict[str, tuple[Row, ...]]] = {"operations": {}, "saved": {}, "seconds": {}}
+        self.sent: dict[str, list[Message]] = {}
+        self.written: dict[tuple[Expr, Unit], str] = {}
+        self.modules: dict[tuple[str, Expr], str] = {}
+        self.inside: dict[str, list[str]] = {}
 
     def opening(self) -> Section:
         """What all blocks have in common, the strategy's options and the placement."""
@@ -82,11 +84,12 @@ class Blocks:
         if name in kinds:
             of = layers_of_model(name)
             layers = self.result.values[of.text]
+            said = spans("The model has ", self.ink.valued(of.text, layers), f" layer{'s' if layers != 1 else ''} of this kind.")
+            if any(in_words(kind) in self.shown["operations"] for kind in kinds):
+                return said
             return spans(
-                "The model has ",
-                self.ink.valued(of.text, layers),
-                f" layer{'s' if layers != 1 else ''} of this kind. Operations run in "
-                "this order; a row in italics is a message (or a local slice) that the placement of the next operation requires. ",
+                *said,
+                " Operations run in this order; a row in italics is a message (or a local slice) that the placement of the next operation requires. ",
                 Math("X_n"),
                 " is what one rank computes, ",
                 Math("Q_n"),
@@ -116,6 +119,7 @@ class Blocks:
             number += 1
             rows.append(self._operation(name, remembered, index, number, kept))
             rows.extend(map(self._message_row, messages[index]))
+        self.inside[name] = alike.inside(rows, {b: self.shown["operations"][in_words(b)] for b in self.inside})
         columns = (
             Column(Math("n"), 1.6, True),
             Column("operation", 11),
@@ -134,11 +138,11 @@ class Blocks:
         op = placed.block.ops[index]
         flops, moved = (next(iter(book.of(letter, block=name, operation=op.name)), None) for letter in "XQ")
         keeps = [str(n) for n, item in enumerate(kept, start=1) if op.name in {by.operation for by in item.by}]
-        again = " (run again)" if index in remembered.recomputed else ""
+        again = alike.AGAIN if index in remembered.recomputed else ""
         return Row(
             (
                 str(number),
-                (Code(op.name.partition(".")[2] or op.name), again),
+                spans(Code(op.name.partition(".")[2] or op.name), again),
                 self._computes(remembered, op),
                 self.ink.placed(placed.block, placed.mesh, placed.iteration[index]),
                 self.ink.math(flops.expr) if flops else (),
@@ -178,20 +182,39 @@ class Blocks:
     def _messages(self, name: str, messages: Sequence[Message], title: str) -> list[Part]:
         if not messages:
             return []
-        rows = [message_row(self.ink, m, self.result.numbers) for m in merge(messages)]
+        others, left = self._shown(name, messages) if not title else ((), list(messages))
+        if not left:
+            return [Paragraph(spans(f"Messages of {in_words(name)} are ", *others, "."))]
+        rows = [message_row(self.ink, m, self.result.numbers) for m in merge(left)]
         return [
             Table(
-                spans(f"Messages of {in_words(name)}{title}, one micro-batch. Buffers are what one rank hands in and gets back, not wire bytes."),
+                spans(
+                    f"Messages of {in_words(name)}{title}",
+                    *(spans(", beside ", *others) if others else ()),
+                    ", one micro-batch. Buffers are what one rank hands in and gets back, not wire bytes.",
+                ),
                 message_columns(),
                 tuple(rows),
             )
         ]
+
+    def _shown(self, name: str, messages: Sequence[Message]) -> tuple[Spans, list[Message]]:
+        """Whose messages are among these, in words, and those that no earlier block has shown."""
+        whose, left = alike.beside(messages, self.sent)
+        others = joined([spans(f"those of {other}") for other in whose], " and ")
+        if not whose:
+            where, operations, left = alike.at_operations(messages, self.sent)
+            others = spans(f"those of {where} at ", *joined([spans(Code(o)) for o in operations])) if operations else ()
+        self.sent[in_words(name)] = list(messages)
+        return others, left
 
     def _saved(self, name: str, remembered: Remembered, title: str) -> list[Part]:
         kept = _kept(remembered)
         if not kept:
             return []
         rows = [self._saved_row(n, item, item in remembered.shared) for n, item in enumerate(kept, start=1)]
+        if equal := alike.same_as(rows, self.shown["saved"]):
+            return [Paragraph(spans(f"For backward{title}, {in_words(name)} keeps the same as {equal}."))]
         columns = (
             Column(Math("n"), 1.6, True),
             Column("tensor", 15),
@@ -231,18 +254,10 @@ class Blocks:
         return (Code(plain), *(s for part in said for s in part))
 
     def _since(self, table: str, name: str, rows: tuple[Row, ...]) -> tuple[Row, ...]:
-        """The rows, with those that an earlier block begins with named instead of repeated."""
-        best, where = 0, ""
-        for earlier, known in self.shown[table].items():
-            equal = next((n for n, (a, b) in enumerate(zip(rows, known)) if a != b), min(len(rows), len(known)))
-            if equal > best:
-                best, where = equal, earlier
+        """The rows, with those that an earlier block has, too, named instead of repeated."""
+        made = alike.since(rows, self.shown[table])
         self.shown[table][name] = rows
-        numbers = [r.cells[0] for r in rows[:best] if r.role in ("plain", "inner")]
-        if len(numbers) < _SHORTEST_PREFIX:
-            return rows
-        said = Row((f"{numbers[0]}\u2013{numbers[-1]}: as in {where}",), "group")
-        return (said, *rows[best:])
+        return made
 
     def _parameters(self, name: str) -> list[Part]:
         book, number = self.result.derivation, self.result.numbers
@@ -254,9 +269,11 @@ class Blocks:
                 Row(
                     (
                         module.replace("_", " "),
-                        Math(f"{self.ink.names[whole_model.symbol]} = {self.ink.math(whole_model.expr).latex}"),
+                        Math(
+                            f"{self.ink.names[whole_model.symbol]} = {self.ink.math(self._once(whole_model.symbol, whole_model.expr, ELEMENT)).latex}"
+                        ),
                         human(number[whole_model.symbol], ELEMENT),
-                        Math(f"{self.ink.names[held.symbol]} = {self.ink.math(held.expr).latex}"),
+                        Math(f"{self.ink.names[held.symbol]} = {self.ink.math(self._once(held.symbol, held.expr, ELEMENT)).latex}"),
                         human(number[held.symbol], ELEMENT),
                     )
                 )
@@ -273,7 +290,7 @@ class Blocks:
     def _definitions(self, name: str, again: bool = False) -> list[Part]:
         """The block's totals over sizes alone: its operations' own definitions are put in."""
         book = self.result.derivation
-        own = {d.symbol: d.expr for d in book.of(scope="block", block=name)}
+        own = self._own(name)
         totals = [book[key] for key in (of_block(letter, name, again) for letter in "FXQGYURZA") if key in book]
         nothing = [d.symbol for d in totals if not d.expr]
         written = [(d, self._by_module(d, own, name)) for d in totals if d.expr]
@@ -288,7 +305,7 @@ class Blocks:
 
     def _by_module(self, definition: Definition, own: dict[str, Expr], block: str) -> dict[str, Expr]:
         """What each module has of a total that is too long to be read over sizes, by its symbol; of another nothing."""
-        if self._whole(definition, inlined(definition.expr, own)).length <= LONGEST:
+        if self._whole(definition, self._over_blocks(definition, inlined(definition.expr, own))).length <= LONGEST:
             return {}
         modules = {op.name: op.module for op in self.result.lowered.blocks[block].placed.block.ops}
         parts: dict[str, Expr] = {}
@@ -307,12 +324,39 @@ class Blocks:
         """A total over sizes, or over what its modules have of it and an equation for each of these. edge: em of the longest left side."""
         unit = definition.unit
         if parts:
-            values = {name: whole(part.evaluate(self.result.numbers)) for name, part in parts.items()}
-            apart = [e for name, part in parts.items() for e in self.ink.spelled(name, inlined(part, own), values[name], unit, edge)]
-            return [self._whole(definition, sum(map(symbol, parts), ZERO), edge), *apart]
-        closed = inlined(definition.expr, own)
+            total, apart = ZERO, []
+            for name, part in parts.items():
+                closed = inlined(part, own)
+                shown = self.modules.setdefault((definition.key.quantity, closed), name)
+                total = total + symbol(shown)
+                if shown == name:
+                    apart += self.ink.spelled(name, closed, whole(part.evaluate(self.result.numbers)), unit, edge)
+            return [self._whole(definition, total, edge), *apart]
+        closed = self._once(definition.symbol, inlined(definition.expr, own), unit)
+        closed = self._over_blocks(definition, closed)
         made = self._whole(definition, closed, edge)
         return [made] if made.length <= LONGEST else self.ink.spelled(definition.symbol, closed, self._value(definition.symbol, unit), unit, edge)
+
+    def _once(self, name: str, formula: Expr, unit: Unit) -> Expr:
+        """The formula, or the symbol that an earlier equation has defined by it, where that is shorter."""
+        known = symbol(self.written.setdefault((formula, unit), name))
+        return known if known != symbol(name) and self._width(known) < self._width(formula) else formula
+
+    def _width(self, formula: Expr) -> float:
+        return width(latex(formula, self.ink.names))
+
+    def _over_blocks(self, definition: Definition, formula: Expr) -> Expr:
+        """A total over those of earlier blocks that are inside of this one, and what remains, where all of it is added."""
+        book, key, made, rest = self.result.derivation, definition.key, ZERO, formula
+        for block in self.inside[key.block]:
+            inner = book[key._replace(block=block)].expr if key._replace(block=block) in book else ZERO
+            less = rest - inlined(inner, self._own(block))
+            if inner and all(coefficient > 0 for coefficient in less.terms.values()):
+                made, rest = made + symbol(book[key._replace(block=block)].symbol), less
+        return made + rest if self._width(made + rest) < self._width(formula) else formula
+
+    def _own(self, block: str) -> dict[str, Expr]:
+        return {d.symbol: d.expr for d in self.result.derivation.of(scope="block", block=block)}
 
     def _value(self, symbol: str, unit: Unit) -> Number:
         return whole(self.result.numbers[symbol])
@@ -322,10 +366,13 @@ class Blocks:
         before = Counter(m for _, m in between_ranks(remembered.backward_messages))
         beside = before <= repeated
         further = list((repeated - before if beside else repeated).elements())
+        forward = [m for _, m in between_ranks(remembered.differentiated.forward_messages)]
+        rest = alike.without(further, forward, ", recomputed", "backward") if forward else None
+        above = [f"those above{' in backward' if rest is not None else ''}"] * beside + ["those of the forward"] * (rest is not None)
         return [
             Paragraph(spans("A layer that is recomputed in full keeps only what follows, and runs its forward again, messages too.")),
             *self._saved(name, again, ", recomputed"),
-            *self._messages(name, further, f", recomputed, in backward{', beside those above' if beside else ''}"),
+            *self._messages(name, further if rest is None else rest, f", recomputed, in backward{', beside ' if above else ''}{' and '.join(above)}"),
             *self._definitions(name, again=True),
         ]
 
@@ -377,4 +424,4 @@ def message_row(ink: Ink, message: Message, numbers: dict[str, Number]) -> Row:
 def _where(what: str) -> Spans:
     """'output of attention.o_proj; ...' with names set as names, and without the operation that the table names already."""
     pieces = re.split(r"((?=\w*[._]\w)[\w.]+)", what)
-    return spans(*(Code(re.sub(r"\.(all_gather|reduce_scatter|all_to_all)$", "", p)) if n % 2 else p for n, p in enumerate(pieces)))
+    return spans(*(Code(alike.operation(p)) if n % 2 else p for n, p in enumerate(pieces)))
