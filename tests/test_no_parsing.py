@@ -56,6 +56,7 @@ ALLOWED: dict[str, str] = {
         placement/given.py:_operations placement/given.py:_lacking placement/names.py:Placement.of frameworks/eager_attention.py:_repeated_table
         frameworks/fuse_te.py:_ungroup_heads frameworks/kernels.py:joined_linear frameworks/primitives.py:unique evaluation/buffers.py
         report/blocks.py:Blocks._operations report/blocks.py:Blocks._operation report/blocks.py:Blocks._tensor report/text_time.py:title
+        report/alike.py:_same_name report/alike.py:_by_operation
         cost/memory_backward.py:_of_attention frameworks/narrow.py:as_stored lowering/adapt.py:module_names lowering/adapt.py:_of_loss
         lowering/adapt.py:_with_adapters lowering/adapt.py:_function cost/workspace.py:_Walk.__init__ cost/workspace.py:_returned
         lowering/remember.py:_narrows lowering/marked.py:names_of frameworks/streams.py:eager_hyper_weights.part""",
@@ -67,7 +68,7 @@ ALLOWED: dict[str, str] = {
         program/unrolled.py:_Unroller._stages report/blocks.py:_where report/html.py report/ink.py report/latex.py report/markdown.py report/mathml.py
         asking/text.py:over_text
         report/typst.py report/typst_math.py report/widths.py report/timeline_tex.py report/figure.py report/closed_forms.py:_form
-        report/assumed.py:_together report/timing.py:_coded
+        report/assumed.py:_together report/timing.py:_coded report/alike.py:_same_span
         grid/shown.py grid/space.py:Space._setting grid/refused.py grid/units.py:_powers
         report/over_kinds.py:OverKinds.summed report/over_kinds.py:_indexed report/parts.py:_below
         compat/simumax/messages.py:Messages.gathered_again""",
