@@ -9,7 +9,7 @@ import pytest
 import symsim
 from symsim.algebra.key import of_block
 from symsim.api.result import Result
-from symsim.cost.hbm import beside_input_gradient
+from symsim.cost.hbm import beside_gradient
 from symsim.ir.operations import PRODUCTS
 
 TOKENS, H, F, ROTATED = 64, 64, 176, 64 + 32
@@ -31,7 +31,7 @@ def moved(result: Result, phase: str) -> float:
     for index, op in enumerate(placed.block.ops):
         name = f"{letter}_dense_{op.name.replace('.', '_')}{suffix}"
         if op.kind in PRODUCTS:
-            beside = beside_input_gradient(placed, index, "dgrad", result.lowered.profile) if phase == "backward" else []
+            beside = beside_gradient(placed, index, "dgrad", result.lowered.profile) if phase == "backward" else []
             found += sum(float(e.evaluate(result.values)) for e in beside)
         elif op.kind != "attention" and name in result.numbers:
             found += float(result.numbers[name])
@@ -95,3 +95,20 @@ def test_each_kernel_starts(name: str, kernels: int) -> None:
     result = symsim.derive(layer().model, layer().strategy, {"attention_kernel": "flash"}, system=symsim.load_system("h100-sxm"))
     seconds = result.derivation.formula(of_block("t", "dense", operation=name, phase="backward").text).value({**result.values, "B_hbm": 10**30})
     assert float(seconds) == pytest.approx(kernels * float(result.values["t_mem"]))
+
+
+def test_slices_beside_one_another_share_no_gradient() -> None:
+    """Gate and up of one product (Phi-3) have a reader each: their gradients are laid side by side, and not added up."""
+    model = layer().model
+    fused = model.model_copy(update={"mlp": model.mlp.model_copy(update={"fused_gate_up": True})})
+    apart, halves = (symsim.derive(m, layer().strategy, {"attention_kernel": "flash"}).numbers for m in (model, fused))
+    assert halves["U_dense_mlp_act_silu_backward"] == apart["U_dense_mlp_act_silu_backward"] == 3 * TOKENS * F * 2
+
+
+def test_a_bias_has_a_sum_of_its_own() -> None:
+    """grad.sum over tokens, which the product of the weight's gradient leaves out: a gradient read, a bias written; none where it is frozen."""
+    model = symsim.load_model("gpt2")
+    options = {"fusion": "eager", "seq_length": 64, "num_microbatches": 1}
+    told = ({}, {"freeze_parameters": ("bias",)})
+    whole, frozen = (symsim.derive(model, {**options, **more}).numbers["U_dense_attention_qkv_wgrad"] for more in told)
+    assert whole - frozen == 64 * 2304 * 2 + 2304 * 2

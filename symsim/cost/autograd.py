@@ -56,9 +56,17 @@ def _product(placed: Placed, op: Op, operand: str) -> list[Expr]:
 def sums(placed: Placed, index: int) -> list[Expr]:
     """Bytes of the sums in which an operation's gradients join those that operations behind it have made of the same tensors."""
     block, op = placed.block, placed.block.ops[index]
-    read = {block.storage(t).name for later in block.ops[index + 1 :] if _contributes(block, later) for t in later.inputs}
+    read = {t for later in block.ops[index + 1 :] if _contributes(block, later) for t in later.inputs}
     own = dict.fromkeys(t for t in op.inputs if block.tensors[t].kind != "parameter" and _needs(block, t))
-    return [3 * _bytes(placed, t) for t in own if block.storage(t).name in read]
+    return [3 * _bytes(placed, t) for t in own if any(_overlap(placed, t, other) for other in read)]
+
+
+def of_bias(placed: Placed, index: int) -> list[Expr]:
+    """Bytes of the sum over tokens that is the gradient of a product's bias, which its weight gradient does not make."""
+    op, tensors = placed.block.ops[index], placed.block.tensors
+    (says,) = op.einsums
+    biases = (t for t in op.inputs if tensors[t].kind == "parameter" and tensors[t].gradient and not {*tensors[t].dims} & {*says.contracted})
+    return [_bytes(placed, op.outputs[0]) + _bytes(placed, t) for t in biases]
 
 
 def joined(placed: Placed, index: int) -> list[Expr]:
@@ -71,6 +79,20 @@ def joined(placed: Placed, index: int) -> list[Expr]:
 def _contributes(block: Block, op: Op) -> bool:
     """Whether gradients go through it to what it reads, and it is more than a view."""
     return not op.is_view and OPERATIONS[op.kind].transpose != "none" and any(_needs(block, t) for t in op.outputs)
+
+
+def _overlap(placed: Placed, one: str, other: str) -> bool:
+    """Whether two tensors have elements in common; slices of one tensor beside one another have not."""
+    block, owner = placed.block, placed.block.storage(one).name
+    if block.storage(other).name != owner:
+        return False
+    return one in _views(block, other) or other in _views(block, one) or elements(placed, owner) in (elements(placed, one), elements(placed, other))
+
+
+def _views(block: Block, name: str) -> list[str]:
+    """A tensor and what it is a view of."""
+    parent = block.tensors[name].view_of
+    return [name, *(_views(block, parent) if parent else ())]
 
 
 def _trained(block: Block, op: Op) -> list[str]:

@@ -82,10 +82,8 @@ def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quan
         return Quantity(made_anew(placed, kernel.reads[0], op.of(Projection).stored), BYTE)
     if op.kind in PRODUCTS:
         shape = product_shape(placed, kernel.forward, kernel.label, profile.strategy)
-        beside = added_afterwards(placed, kernel.forward, shape, profile.strategy) + summed(
-            beside_input_gradient(placed, kernel.forward, kernel.label, profile)
-        )
-        return Quantity(shape.bytes + beside, BYTE)
+        beside = summed(beside_gradient(placed, kernel.forward, kernel.label, profile))
+        return Quantity(shape.bytes + added_afterwards(placed, kernel.forward, shape, profile.strategy) + beside, BYTE)
     if isinstance(op.attrs, LinearCrossEntropy):
         return Quantity(linear_loss_bytes(placed, kernel.forward, profile.strategy, backward=True), BYTE)
     if written_out(op):
@@ -110,10 +108,12 @@ def one_by_one(op: Op, profile: Profile) -> bool:
     return profile.framework.op_by_op and OPERATIONS[op.kind].bound not in ("attention", "permute") and OPERATIONS[op.kind].role != "lookup"
 
 
-def beside_input_gradient(placed: Placed, index: int, label: str, profile: Profile) -> list[Expr]:
-    """Bytes of the kernels beside a product's input gradient, where a module runs operation by operation: what joins the gradient of its result,
-    and sums in which its own joins others."""
-    return [*autograd.joined(placed, index), *autograd.sums(placed, index)] if label == "dgrad" and profile.framework.op_by_op else []
+def beside_gradient(placed: Placed, index: int, label: str, profile: Profile) -> list[Expr]:
+    """Bytes of the kernels beside a product's gradients, where a module runs operation by operation: beside that of its input what joins the
+    gradient of its result, and sums in which its own joins others; beside that of its weight the bias's."""
+    if label == "forward" or not profile.framework.op_by_op:
+        return []
+    return autograd.of_bias(placed, index) if label == "wgrad" else [*autograd.joined(placed, index), *autograd.sums(placed, index)]
 
 
 def _turned_in_place(placed: Placed, op: Op) -> Quantity:

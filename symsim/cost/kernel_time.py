@@ -19,7 +19,7 @@ from symsim.cost.hbm import (
     attention_passes,
     attention_shapes,
     backward_bytes,
-    beside_input_gradient,
+    beside_gradient,
     forward_bytes,
     merged_bytes,
     one_by_one,
@@ -85,7 +85,7 @@ def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, la
 def _kernels(placed: Placed, kernel: BackwardOp, profile: Profile) -> list[Expr]:
     """Bytes of each kernel of a derivative: a product's, and what stands beside it; or those of a formula."""
     if placed.block.ops[kernel.forward].kind in PRODUCTS:
-        return [ONE, *beside_input_gradient(placed, kernel.forward, kernel.label, profile)]
+        return [ONE, *beside_gradient(placed, kernel.forward, kernel.label, profile)]
     return autograd.derivative(placed, kernel)
 
 
@@ -188,7 +188,7 @@ def _product(placed: Placed, index: int, kind: str, profile: Profile) -> Quantit
     """A matrix product; experts that run one by one are as many apart."""
     op = placed.block.ops[index]
     shape, rate = product_shape(placed, index, kind, profile.strategy), peak(op, profile.strategy, kind)
-    added, further = added_afterwards(placed, index, shape, profile.strategy), beside_input_gradient(placed, index, kind, profile)
+    added, further = added_afterwards(placed, index, shape, profile.strategy), beside_gradient(placed, index, kind, profile)
     of_bias = kind in BIAS_KERNELS and op.of(Projection).bias_apart
     starts = maximum(0, _kernels_of_bias(placed, op, profile, kind) - 1) * symbol("t_mem")
     after = curves.memory_bound(added, kind="unvectorised" if of_bias else "elementwise") + starts if added else ZERO

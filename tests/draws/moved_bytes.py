@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import symsim
-from symsim.cost.hbm import beside_input_gradient
+from symsim.cost.hbm import beside_gradient
 from symsim.ir.operations import PRODUCTS
 from symsim.report.kernels import block_kernels
 
@@ -86,7 +86,7 @@ def of_symsim(config: Path) -> dict[str, float]:
             index = places[kernel.operation]
             kind, phase = placed.block.ops[index].kind, "forward" if kernel.phase == "forward" else "backward"
             if kind in PRODUCTS:
-                beside = beside_input_gradient(placed, index, kernel.phase, made.lowered.profile)
+                beside = beside_gradient(placed, index, kernel.phase, made.lowered.profile)
                 moved[phase] += times * sum(float(e.evaluate(made.values)) for e in beside)
             elif kind not in ("attention", "embed"):
                 moved[phase] += times * kernel.bytes
