@@ -157,13 +157,16 @@ def test_ways_of_adapters(tmp_path: Path) -> None:
 
 
 def test_names_of_no_linear_map(tmp_path: Path) -> None:
-    """Where none is left all have adapters, and the row says so."""
+    """A slip is refused where nothing else is named, as peft does; where what is named is no part of the model here, all have adapters, and the
+    row says so."""
     lora = {"adapter": "lora", "base_model": "meta-llama/Meta-Llama-3-8B"}
-    none, some = (job(tmp_path, {**lora, "lora_target_modules": names}) for names in (["q_prj"], ["q_prj", "v_proj"]))
+    with pytest.raises(InputError, match=r"lora_target_modules=q_prj: no linear map of the model is called q_prj \(did you mean 'q_proj'\?\)"):
+        job(tmp_path, {**lora, "lora_target_modules": ["q_prj"]})
+    none, some = (job(tmp_path, {**lora, "lora_target_modules": names}) for names in (["mm_connector"], ["q_prj", "v_proj"]))
     assert [strategy(made)["target_modules"] for made in (none, some)] == [["all_linear"], ["v_proj"]]
     why = [rows(made)["lora_target_modules"].why for made in (none, some)]
-    start = "no linear map here is called q_prj: "
-    assert why == [start + "all linear maps have adapters in their place", start + "no adapters beside them"]
+    start = "no linear map here is called "
+    assert why == [start + "mm_connector: all linear maps have adapters in their place", start + "q_prj: no adapters beside them"]
 
 
 def test_kernels_losses_and_heads(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from symsim.errors import near, nearest
 from symsim.importers.keys import Keys
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.trained import respelt
@@ -81,7 +82,12 @@ def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | 
     if isinstance(asked, list) and keys.has(names.targets) and isinstance(keys.given[names.targets].value, str):
         asked = [keys.given[names.targets].value]
     strategy["target_modules"], lost = targets([*told] or asked or names.default_targets, strategy, architecture)
-    if lost:
+    own = list(_linear_maps(architecture)) if architecture is not None else []
+    none = EVERY[-1] in strategy["target_modules"] and not {*EVERY} & {*(asked or EVERY)}
+    if lost and none and all(near(name, own) for name in lost):
+        # peft tuners/tuners_utils.py inject_adapter: none of them is found in the base model
+        keys.refuse(names.targets, f"no linear map of the model is called {lost[0]} ({nearest(lost[0], own)})")
+    elif lost:
         keys.note(names.targets, "not_modelled", "target_modules", without(lost, strategy["target_modules"]))
     saved = keys.texts(names.saved, None, to="modules_to_save") or []
     known = [_MODULES[name.rsplit(".", 1)[-1]] for name in saved if name.rsplit(".", 1)[-1] in _MODULES]
