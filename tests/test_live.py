@@ -155,8 +155,12 @@ const binds = [...document.querySelectorAll("#live-binding tr")].map(row => row.
 const furthest = document.querySelector("#live-furthest").textContent;
 slider.value = 70; slider.dispatchEvent(new Event("input"));
 requestAnimationFrame(() => requestAnimationFrame(() => {
-  document.title = JSON.stringify({before, binds, furthest, after: document.querySelector("#live-verdict").textContent, address, then: location.hash,
-    wrong, unnamed: named.length, width: document.documentElement.scrollWidth});
+  const after = document.querySelector("#live-verdict").textContent, then = location.hash, forget = document.querySelector("#live-forget");
+  const width = document.documentElement.scrollWidth;
+  forget.focus();
+  forget.click();
+  document.title = JSON.stringify({before, binds, furthest, after, address, then, wrong, unnamed: named.length, width,
+    focused: document.activeElement.id});
 }));
 </script>"""
 
@@ -174,6 +178,8 @@ def test_a_page_answers_from_its_address_and_by_its_sliders(tmp_path: Path) -> N
     address = f"#b=2&memory={tight}&kept=1"
     found = json.loads(titled(told, tmp_path, address, 380).replace("&amp;", "&"))
     assert found["wrong"] == [] and found["unnamed"] == 0 and found["width"] <= 500
+    # the button that forgets what is kept hides, and hands the focus on
+    assert found["focused"] == "live-keep"
     assert "it fits, tight" in found["before"]
     shares = {row[0]: float(row[2].replace("\u2212", "-").removesuffix(" %")) for row in found["binds"]}
     most = sorted(((abs(share), name) for name, share in Step(there).elasticities.items() if tier_of(name) or "_" in name), reverse=True)

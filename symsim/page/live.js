@@ -203,7 +203,8 @@ PAGE.inputs.forEach((one, k) => {
   if (!one.whole) at(`value-${k}`).addEventListener("blur", show);
 });
 at("keep").addEventListener("click", () => { kept = state.slice(); soon(); });
-at("forget").addEventListener("click", () => { kept = null; soon(); });
+// the button hides with what it forgets
+at("forget").addEventListener("click", () => { kept = null; at("keep").focus(); soon(); });
 at("reset").addEventListener("click", () => { state = base.slice(); soon(); });
 addEventListener("hashchange", () => { fromAddress(); show(); });
 fromAddress();
