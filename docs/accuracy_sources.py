@@ -3,7 +3,8 @@
 Every publisher is left out in turn. What is fitted to steps is fitted to all steps of the others (in first order of the exact elasticities), from
 where it would be without any (`WITHOUT`), and the steps of the one left out are predicted so. Where others measured its system, but not its
 framework and kind there, they are off by `source` besides what kinds of numbers say; where no other measured the system, by `system`. Each of the
-two is the least with which intervals hold `spreads.LEVEL` of the steps, every group of one publisher, framework, kind and system counted alike.
+two is the least with which intervals hold `spreads.LEVEL` of the steps, of all publishers or of all but one, whichever that is; every group of one
+publisher, framework, kind and system counted alike.
 """
 
 from __future__ import annotations
@@ -112,9 +113,10 @@ def section(rows: Sequence[Measured], apart: Sequence[Measured], fit: Fit) -> tu
         groups, publishers = len({one.group for one in own}), dict.fromkeys(one.row.publisher for one in own)
         spread = spread_of(own, LEVEL, FACTOR) if tier else 0.0
         for publisher in publishers:
-            # the spread is estimated without the source too
+            # the spread is estimated without the source too, and none hangs on one source alone
             others = [one for one in own if one.row.publisher != publisher]
             without = spread_of(others, LEVEL, FACTOR) if tier else 0.0
+            spread = max(spread, without)
             out |= {one.row.id: one.holds(without, FACTOR) for one in own if one.row.publisher == publisher}
         if tier:
             between[tier] = Between(
@@ -134,8 +136,9 @@ def _text(lines: Sequence[str], found: Sequence[Left], out: Mapping[str, bool]) 
         "Each source is left out in turn: what is fitted to steps is fitted to those of the others, from where it would be without any, and its",
         "steps are predicted so. Kinds of numbers alone say too little of them: an interval takes a spread more where the system was measured, but",
         "not with this framework and kind of model (dense or experts, the type of products, all parameters or adapters), and a larger one where",
-        "the system was not. Both are the least with which intervals hold 80% of these steps, every group of one source, framework, kind and system",
-        "counted alike; `symsim eval` names them where they hold. The last column is by step, the spread estimated without the source as well.",
+        "the system was not. Both are the least with which intervals hold 80% of these steps, all or those of all sources but one, whichever it is,",
+        "every group of one source, framework, kind and system counted alike; `symsim eval` names them where they hold. The last column is by step,",
+        "the spread estimated without the source as well.",
         "",
         "| steps of | steps | groups | error | held by kinds alone, of groups | spread | held with it, of groups | of steps, by others' spread |",
         "|---|---|---|---|---|---|---|---|",
