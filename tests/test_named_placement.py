@@ -10,6 +10,8 @@ import pytest
 import symsim
 from symsim.api.result import Result
 from symsim.errors import InputError
+from symsim.grid.tabulate import Watched
+from symsim.lowering.checks import RULES
 
 MODEL = "llama3-8b"
 WHOLE = "embedding.V=none+lm_head.V=none+loss.V=none"
@@ -173,3 +175,15 @@ def test_dtensor_sends_the_same(whole):
 def _between(result: Result, name: str) -> list[Any]:
     block = result.lowered.blocks[name]
     return [m for _, m in (*block.differentiated.forward_messages, *block.backward_messages) if m.axis == "tp"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "sizes"), [("attention.o_proj.a=none", set()), ("attention.o_proj.a=tp", set()), (f"{WHOLE}+lm_head.s=cp*tp", {"seq_length"})]
+)
+def test_the_rule_of_a_name_reads_the_mesh_alone(entry: str, sizes: set[str]) -> None:
+    """And the length that it divides: a grid or a page asks it once for each set of what it reads."""
+    strategy = symsim.load_strategy(f"tp=8,cp=2,sp=true,placement={entry}")
+    watched = Watched({name: getattr(strategy, name) for name in type(strategy).model_fields})
+    (rule,) = (rule for rule in RULES if rule.__name__ == "_named_placement")
+    rule(symsim.load_model(MODEL), watched)
+    assert watched.read == {"placement", "tp", "cp", "sp", "zero", "cp_comm_type"} | sizes

@@ -109,7 +109,8 @@ def _axes(entry: str, dim: str, axes: Sequence[str], model: Architecture, strate
     if dim == "s" and strategy.cp > 1 and "cp" not in axes:
         raise InputError(f"placement '{cut(entry)}': cp={strategy.cp} splits every sequence; give cp, or cp*tp")
     degree = strategy.tp * (strategy.cp if "cp" in axes else 1)
-    size = values(model, strategy).get(dim)
+    # a model's own sizes follow from no strategy: what asks for all of one reads every field of it, at each point of a grid
+    size = strategy.seq_length if dim == "s" else values(model, Strategy()).get(dim)
     if "tp" in axes and size is not None and size % degree:
         raise InputError(f"placement '{cut(entry)}': {degree} ranks do not divide {dim}={size}")
     context = placement_of(strategy).dims["s"].always
