@@ -12,12 +12,14 @@ from symsim.algebra.expr import expr
 from symsim.api.result import Result, derive
 from symsim.errors import InputError
 from symsim.evaluation.traffic import stage_messages
+from symsim.grid.tabulate import Watched
 from symsim.inputs.hf import read_config
 from symsim.inputs.models import load_model
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system
 from symsim.ir.messages import Message
+from symsim.lowering.checks_tuning import tuning
 from symsim.report.kernels import block_kernels
 from symsim.report.text import eval_table
 
@@ -422,3 +424,11 @@ def test_a_frozen_decoder_behind_a_trained_projector_has_pytorchs_backward() -> 
         numbers = result.stage_numbers(result.stages[0])
         assert (int(numbers["A_stage"]), int(result.value("flops.backward")), int(result.value("params.trained"))) == (kept, backward, 0)
         assert (numbers["M_stage_gradients"], numbers["M_stage_optimizer"]) == (0, 0)
+
+
+def test_the_rule_of_rotations_reads_no_size_of_the_batch() -> None:
+    """A page asks a rule at every combination of what it reads: of sizes, degrees and counts together there are tens of thousands."""
+    strategy = load_strategy("dp=4,zero=3,tuner_type=oft,fusion=eager")
+    watched = Watched({name: getattr(strategy, name) for name in type(strategy).model_fields})
+    tuning(load_model("llama3-8b").architecture, watched)
+    assert watched.read.isdisjoint({"micro_batch_size", "seq_length", "num_microbatches", "global_batch_size", "pp", "vpp", "cp"})

@@ -83,7 +83,8 @@ def _rotated(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError("tuner_type=oft with tp above 1 has no framework: a block of inputs may lie on two ranks; give tp=1 and zero=3")
     if strategy.autocast:
         raise InputError("tuner_type=oft with autocast=true is not modelled: rotations would be cast for every map; give autocast=false")
-    framework, at = FRAMEWORKS[strategy.fusion], values(architecture, strategy)
+    # sizes of the model alone: with those of the strategy the rule would read each of them, at every point of a grid
+    framework, at = FRAMEWORKS[strategy.fusion], values(architecture, Strategy())
     for block in declared_alone(architecture).values():
         for op in block.ops:
             if op.kind not in LINEAR or not is_target(op, strategy, framework, architecture):
