@@ -5,6 +5,7 @@ A browser runs it; without one these tests skip, and what needs none is held wit
 
 from __future__ import annotations
 
+import html
 import json
 import random
 import re
@@ -241,7 +242,16 @@ def test_other_choices_of_a_page_are_what_eval_gives(case: tuple[str, str, str],
         assert [here[name] for name in asked] == pytest.approx(there, rel=1e-9), point
 
 
-_TOLD_VERDICT = "<script>document.title = document.querySelector('#live-verdict').textContent;</script></body>"
+_TOLD_VERDICTS = """<script>
+const addresses = ADDRESSES, said = [];
+const next = () => {
+  said.push(document.querySelector("#live-verdict").textContent);
+  if (said.length > addresses.length) document.title = JSON.stringify(said);
+  else location.hash = addresses[said.length - 1];
+};
+addEventListener("hashchange", next);
+next();
+</script></body>"""
 
 
 @needs_browser
@@ -252,13 +262,20 @@ def test_a_page_moves_its_pipeline_and_what_runs_again(case: tuple[str, str, str
     text = (tmp_path / "report.html").read_text()
     assert len(text) < 1_500_000
     beside = variants(result_of(case))
-    for said, _, made in list(chosen(beside))[:: 1 if case is DUALPIPE else 3]:
-        menus = {choice.name: [label for label, _ in choice.values] for choice in beside.choices}
+    menus = {choice.name: [label for label, _ in choice.values] for choice in beside.choices}
+    tried = list(chosen(beside))[:: 1 if case is DUALPIPE else 3]
+    addresses, expected = [], []
+    for said, _, made in tried:
         assert all(f">{label}</option>" in text for label in said.values())
-        address = "&".join(f"{name}={menus[name].index(label)}" for name, label in said.items())
+        addresses.append("&".join(f"{name}={menus[name].index(label)}" for name, label in said.items()))
         step = float(made.value("time.step")) if not isinstance(made, str) else 0.0
-        expected = f"Cannot run: {made}." if not step else f"One step takes {f'{step:.4g} s' if step >= 1 else f'{1e3 * step:.4g} ms'}"
-        assert titled(text.replace("</body>", _TOLD_VERDICT), tmp_path, f"#{address}").startswith(expected), said
+        expected.append(f"Cannot run: {made}." if not step else f"One step takes {f'{step:.4g} s' if step >= 1 else f'{1e3 * step:.4g} ms'}")
+    # the first as the page is opened, the others as its address changes
+    told = text.replace("</body>", _TOLD_VERDICTS.replace("ADDRESSES", json.dumps(addresses[1:])))
+    verdicts = json.loads(html.unescape(titled(told, tmp_path, f"#{addresses[0]}")))
+    assert len(verdicts) == len(tried) > 3
+    for (said, _, _), verdict, start in zip(tried, verdicts, expected, strict=True):
+        assert verdict.startswith(start), said
 
 
 def test_what_cannot_run_is_not_offered() -> None:
