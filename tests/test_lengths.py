@@ -159,50 +159,138 @@ def test_the_largest_of_normal_numbers() -> None:
     assert steps == sorted(steps)
 
 
+def seconds_at(result: Evaluation, name: str, **lengths: float) -> float:
+    """A definition at other lengths than those of the strategy."""
+    found = result.formula(name)
+    return float(found.value({**{s: float(result.values[s]) for s in found.symbols}, **lengths}))
+
+
+def attention_at(result: Evaluation, u: float) -> float:
+    """Seconds of a micro-batch's attention on a stage of Llama 3 8B, over documents of another mean length."""
+    both = ("t_f_dense_attention_core", "t_b_dense_attention_core_backward")
+    return DENSE.num_layers / result.strategy.pp * sum(seconds_at(result, name, u=u) for name in both)
+
+
+def waited(result: Evaluation) -> float:
+    return float(result.value("time.exposed.lengths"))
+
+
 @pytest.mark.parametrize(
-    ("spread", "row", "dp", "m", "pp", "error"),
-    [(0.3, 32768, 8, 8, 1, 0.02), (0.3, 32768, 8, 8, 4, 0.02), (0.8, 32768, 8, 8, 1, 0.06), (0.8, 32768, 8, 8, 4, 0.06), (0.8, 16384, 64, 4, 1, 0.1)],
+    ("mean", "spread", "row", "options", "error", "of_the_wait"),
+    [
+        (1500, 0.3, 32768, "dp=8,num_microbatches=8", 0.02, 0.05),
+        (1500, 0.3, 32768, "dp=8,num_microbatches=8,pp=4", 0.02, 0.15),
+        (1500, 0.8, 32768, "dp=8,num_microbatches=8", 0.06, 0.15),
+        (1500, 0.8, 32768, "dp=8,num_microbatches=8,pp=4", 0.06, 0.08),
+        (1500, 0.8, 16384, "dp=64,num_microbatches=4", 0.1, 0.2),
+        (1680, 0.5, 32768, "dp=8,num_microbatches=8,cp=2", 0.02, 0.08),
+        (8000, 0.3, 65536, "dp=8,num_microbatches=8", 0.03, 0.1),
+        (400, 0.3, 16384, "dp=8,num_microbatches=8", 0.02, 0.25),
+    ],
 )
-def test_the_step_waits_for_the_longest_rows(spread: float, row: int, dp: int, m: int, pp: int, error: float) -> None:
-    """Attention of a step, against rows of documents drawn one by one, the last cut: the longest replica, and 1F1B over equal stages."""
-    options = f"document_lengths=lognormal:1500+{spread},seq_length={row},dp={dp},num_microbatches={m},pp={pp}"
-    result = derive(DENSE, load_strategy(options), None, None, SYSTEM)
-    per_row = float(result.value("t_attention"))
-    waits = float(result.value("t_bubble") / result.value("t_slow")) if pp > 1 else 0
-    found = (m + waits) * per_row + float(result.value("time.exposed.lengths"))
+def test_the_step_waits_for_the_longest_rows(mean: int, spread: float, row: int, options: str, error: float, of_the_wait: float) -> None:
+    """Attention of a step, against rows of documents drawn one by one, the last cut, of which each takes what the kernels' own formulas say: the
+    longest replica, and 1F1B over equal stages. of_the_wait: the error of what is waited beyond the rows' own mean, of which the time of attention
+    has a small share."""
+    strategy = load_strategy(f"document_lengths=lognormal:{mean}+{spread},seq_length={row},{options}")
+    result = derive(DENSE, strategy, None, None, SYSTEM)
+    dp, m = strategy.dp, strategy.microbatches
+    waits = float(result.value("t_bubble") / result.value("t_slow")) if strategy.pp > 1 else 0
+    found = (m + waits) * attention_at(result, mean) + waited(result)
     draw, sigma = np.random.default_rng(2), math.sqrt(math.log1p(spread**2))
-    u = draw.lognormal(math.log(1500) - sigma**2 / 2, sigma, (dp * m * 40, int(row / 1500 * 2) + 40)).clip(max=row)
+    u = draw.lognormal(math.log(mean) - sigma**2 / 2, sigma, (dp * m * (25_000 // (dp * m)), int(row / mean * 2) + 40)).clip(max=row)
     ends = u.cumsum(1)
     inside = ends <= row
     squares = (u**2 * inside).sum(1) + (row - np.where(inside, ends, 0).max(1)) ** 2
-    rows = (squares / (row * 1500 * (1 + spread**2))).reshape(-1, dp, m)
-    simulated = (rows.sum(2) + waits * rows.max(2)).max(1).mean() * per_row
+    rows = (squares / (row * mean * (1 + spread**2))).reshape(-1, dp, m)
+    grid = np.linspace(rows.min(), rows.max(), 60)
+    took = np.interp(rows, grid, [attention_at(result, mean * x) for x in grid])
+    simulated = (took.sum(2) + waits * took.max(2)).max(1).mean()
     assert found == pytest.approx(simulated, rel=error)
-    assert found > 1.02 * (m + waits) * per_row
+    assert waited(result) == pytest.approx(simulated - (m + waits) * took.mean(), rel=of_the_wait)
 
 
 def test_who_waits_for_whom() -> None:
     """At the end of a step for sums of its micro-batches; where parameters are gathered in every layer for each of them; balanced rows for none."""
     options = "document_lengths=lognormal:1500+0.5,dp=16,num_microbatches=9"
     result = made(options)
-    kappa, attention = float(result.value("kappa_rows")), float(result.value("t_attention"))
-    assert kappa == pytest.approx(math.sqrt(1500 * (1.25**4 - 2 * 1.25**2 + 1.25) / ROW))
-    assert float(result.value("time.exposed.lengths")) == pytest.approx(attention * kappa * 3 * 1.766, rel=1e-4)
+    kappa = math.sqrt(1500 * (1.25**4 - 2 * 1.25**2 + 1.25) / ROW)
+    assert float(result.value("kappa_rows")) == pytest.approx(kappa)
+
+    def longer(deviations: float) -> float:
+        return 9 * (attention_at(result, 1500 * (1 + kappa * deviations)) - attention_at(result, 1500))
+
+    assert waited(result) == pytest.approx(longer(1.766 / 3), rel=1e-4)
     sharded = made(options + ",zero=3")
-    assert float(sharded.value("time.exposed.lengths")) == pytest.approx(float(sharded.value("t_attention")) * kappa * 9 * 1.766, rel=1e-4)
+    assert waited(sharded) == pytest.approx(longer(1.766), rel=1e-4)
     balanced = made(options, row_balance="balanced")
     assert balanced.value("time.step") == pytest.approx(result.value("time.step") - result.value("time.exposed.lengths"))
     assert "lengths" not in balanced.to_json()["time"]["exposed"]
     # no row is more than one document
     alone = made("document_lengths=lognormal:8000+1,dp=512")
-    assert float(alone.value("time.exposed.lengths")) == pytest.approx(float(alone.value("t_attention")) * (ROW / 16000 - 1))
+    assert waited(alone) == pytest.approx(attention_at(alone, ROW / 2) - attention_at(alone, 8000))
+
+
+def test_a_floor_does_not_grow_with_the_longest_rows() -> None:
+    """Attention's backward takes no less than a walk along the row, of short documents as well as of those a little longer."""
+    result = made("document_lengths=lognormal:300+0.3,dp=8,num_microbatches=4")
+    names = ("t_f_dense_attention_core", "t_b_dense_attention_core_backward")
+    forward, backward = (float(result.value(f"{name}_longest") - result.value(name)) for name in names)
+    assert backward == 0 and float(result.value(names[1])) > ROW * SYSTEM.kernels.attention.query.value
+    assert forward > 0 and waited(result) == pytest.approx(4 * DENSE.num_layers * forward)
+
+
+def test_all_that_follows_from_the_lengths_of_rows_takes_longer() -> None:
+    """No list says which: of packed rows attention over whole documents, of rows without padding all kernels, but no message of parameters."""
+
+    def longer(options: str, model: Architecture = DENSE) -> set[str]:
+        found = made(f"document_lengths=lognormal:1500+0.5,dp=8,num_microbatches=4,{options}", model).derivation.definitions.values()
+        return {d.key.operation for d in found if d.key.longest and d.key.scope == "block"} - {""}
+
+    packed = {"attention.core"}
+    assert longer("zero=1") == packed and longer("recompute=full") == packed
+    assert longer("zero=1", within("window")) == longer("zero=1", within("chunk")) == set()
+    assert packed | {"attention.qkv", "mlp.gate_up", "pre_mlp_norm"} < longer("padding_free=true")
+    assert "attention.core" not in longer("mlp_padding_free=true,micro_batch_size=4") > {"mlp.gate_up", "pre_mlp_norm"}
+    sharded = made("document_lengths=lognormal:1500+0.5,dp=8,padding_free=true,zero=3").derivation.definitions
+    assert "t_stage_longest" in sharded and "c_f_fsdp_stage" in sharded and "c_f_fsdp_stage_longest" not in sharded
+
+
+def test_a_ring_hides_more_beside_longer_rows() -> None:
+    """What of its messages attention does not hide is less where attention takes longer, and the step waits for the rest alone."""
+    result = made("document_lengths=lognormal:6000+0.4,dp=8,cp=16")
+
+    def longer(name: str) -> float:
+        return float(result.value(f"{name}_longest") - result.value(name))
+
+    shown = longer("e_f_dense_cp") + longer("e_b_dense_cp")
+    kernels = longer("t_f_dense_attention_core") + longer("t_b_dense_attention_core_backward")
+    assert shown == pytest.approx(-kernels * 15 / 16, rel=0.02)
+    assert 0 < waited(result) == pytest.approx(DENSE.num_layers * (kernels + shown))
+
+
+def test_no_step_is_shorter_for_its_longest_rows() -> None:
+    """Parameters are gathered beside kernels, and so is what a ring sends, so that longer ones would hide more than they take."""
+    result = made("document_lengths=lognormal:1000+0.5,dp=8,cp=16,zero=3,num_microbatches=1")
+    assert result.value("t_slow_longest") < result.value("t_slow") and waited(result) == 0
 
 
 def test_experts_bring_replicas_together() -> None:
     options = load_strategy("document_lengths=lognormal:1000+0.5,dp=16,ep=8,num_microbatches=4")
     result = derive(load_model("mixtral-8x7b").architecture, options, None, None, SYSTEM)
-    expected = float(result.value("kappa_rows")) * (4 * 1.4236 + 2 * 0.5642) * float(result.value("t_attention"))
-    assert float(result.value("time.exposed.lengths")) == pytest.approx(expected, rel=1e-4)
+    assert float(result.value("xi_rows")) == pytest.approx(1.4236 + 0.5642 / 2, rel=1e-4)
+    assert float(result.value("u_longest")) == pytest.approx(1000 * (1 + float(result.value("kappa_rows")) * float(result.value("xi_rows"))))
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zb_h1", "dualpipe", "interleaved", "dualpipev"])
+def test_what_equal_stages_wait(schedule: str) -> None:
+    """The closed form of the bubble where a stage's forward and its two gradients each take a third of a micro-batch, and messages nothing: of DualPipe
+    pp/2 - 1 times a forward beside a backward and a backward, less three weight gradients; with chunks in a V pp - 1 times the half of that."""
+    vpp = {"interleaved": ",vpp=2", "dualpipev": ",vpp=2"}.get(schedule, "")
+    named = "" if schedule == "interleaved" else f",schedule={schedule}"
+    result = made(f"document_lengths=lognormal:1000+0.5,pp=4,dp=2,num_microbatches=16{vpp}{named}")
+    waits = {"1f1b": 3, "gpipe": 3, "zb_h1": 1, "interleaved": Fraction(3, 2), "dualpipe": Fraction(2, 3), "dualpipev": 1}
+    assert result.value("waits") == waits[schedule]
 
 
 def test_rows_without_padding_work_at_the_mean_and_hold_the_longest() -> None:
@@ -226,16 +314,26 @@ def test_rows_without_padding_work_at_the_mean_and_hold_the_longest() -> None:
 
 
 def test_rows_without_padding_wait_for_the_longest(tmp_path: Path) -> None:
-    """Against rows drawn one by one, each a document: everything but attention rises with its tokens, attention with their square."""
+    """Against rows drawn one by one, each a document, of which each micro-batch takes what the kernels' own formulas say."""
     lengths = [min(u, 4096) for u in drawn(1) + drawn(2) + drawn(4)]
     options = f"{written(tmp_path / 'rows.json', lengths)},padding_free=true,dp=16,num_microbatches=8,micro_batch_size=4"
     result = made(options)
-    attention, rest = float(result.value("t_attention")), float(result.value("t_slow") - result.value("t_attention"))
+    further = float(result.value("xi_rows"))
+    of_tokens, of_pairs = (1 + further * float(result.value(f"kappa_{name}")) for name in ("tokens", "rows"))
+    s, keys = (float(result.value(f"{name}_longest") / result.values[name]) for name in ("s", "u"))
+    assert s == pytest.approx(of_tokens) and s * keys == pytest.approx(of_pairs)
     u = np.random.default_rng(5).choice(lengths, (4000, 16, 8, 4)).astype(float)
-    seconds = rest * (u.mean(3) / np.mean(lengths)) + attention * (u**2).mean(3) / np.mean(np.square(lengths))
-    simulated = seconds.sum(2).max(1).mean()
-    found = 8 * (rest + attention) + float(result.value("time.exposed.lengths"))
-    assert found == pytest.approx(simulated, rel=0.05) and found > 1.1 * 8 * (rest + attention)
+    spread = float(result.values["q_u"])
+    tokens, keys = u.mean(3), (u**2).mean(3) / u.mean(3)
+    rows, reach = (np.geomspace(x.min(), x.max(), 30) for x in (tokens, keys))
+    table = np.array([[seconds_at(result, "t_slow", s=s, u=z / (1 + spread)) for z in reach] for s in rows])
+    at, side = np.interp(np.log(tokens), np.log(rows), np.arange(30)), np.interp(np.log(keys), np.log(reach), np.arange(30))
+    i, j = np.minimum(at.astype(int), 28), np.minimum(side.astype(int), 28)
+    at, side = at - i, side - j
+    lower, upper = ((1 - side) * table[k, j] + side * table[k, j + 1] for k in (i, i + 1))
+    simulated = ((1 - at) * lower + at * upper).sum(2).max(1).mean()
+    found = 8 * float(result.value("t_slow")) + waited(result)
+    assert found == pytest.approx(simulated, rel=0.05) and found > 1.1 * 8 * float(result.value("t_slow"))
 
 
 def test_networks_of_padded_rows_work_on_their_tokens_alone() -> None:
@@ -289,13 +387,14 @@ def test_experts_of_padded_rows_get_their_tokens_alone() -> None:
 
 
 def test_networks_of_padded_rows_wait_for_the_longest(tmp_path: Path) -> None:
-    """Against rows drawn one by one: networks rise with the tokens of their rows, and nothing else does."""
+    """Against rows drawn one by one: kernels of networks take what their formulas say of the tokens of their rows, and nothing else differs."""
     lengths = [min(u, 4096) for u in drawn(1) + drawn(2) + drawn(4)]
     result = made(f"{written(tmp_path / 'rows.json', lengths)},mlp_padding_free=true,dp=16,num_microbatches=8,micro_batch_size=4")
-    networks, all_of_it = float(result.value("t_networks")), float(result.value("t_slow"))
-    u = np.random.default_rng(5).choice(lengths, (4000, 16, 8, 4)).astype(float)
-    simulated = (all_of_it - networks + networks * (u.mean(3) / np.mean(lengths))).sum(2).max(1).mean()
-    found = 8 * all_of_it + float(result.value("time.exposed.lengths"))
+    all_of_it = float(result.value("t_slow"))
+    u = np.random.default_rng(5).choice(lengths, (4000, 16, 8, 4)).astype(float).mean(3)
+    grid = np.linspace(u.min(), u.max(), 40)
+    simulated = np.interp(u, grid, [seconds_at(result, "t_slow", u=x) for x in grid]).sum(2).max(1).mean()
+    found = 8 * all_of_it + waited(result)
     assert found == pytest.approx(simulated, rel=0.01) and found > 1.02 * 8 * all_of_it
 
 

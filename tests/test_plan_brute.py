@@ -32,10 +32,12 @@ EXPERTS: dict[str, Any] = {**FEW, "tp": 1, "pp": 1}
         replace(DENSE, goal="tokens_per_second", fixed=FEW | {"tp": 1}, share=0.25, allowed=("defer_embedding_wgrad_compute=true,false",)),
         # weights in few bits, which tensor ranks cannot share: a bound derives what a rule refuses
         replace(DENSE, loaded=load_model("llama3-8b"), goal="memory", fixed=LORA, allowed=("quantize_base=none,nf4",)),
+        # a step that waits for its longest rows
+        replace(DENSE, goal="tokens_per_second", fixed={"vpp": 1, "tp": 1, "document_lengths": "lognormal:500+0.5"}, allowed=()),
         # nothing fits
         replace(DENSE, goal="tokens_per_second", share=0.06),
     ],
-    ids=["dense", "deepspeed", "experts", "last stage", "waiting", "quantized", "nothing fits"],
+    ids=["dense", "deepspeed", "experts", "last stage", "waiting", "quantized", "longest rows", "nothing fits"],
 )
 def test_a_plan_says_of_each_configuration_what_it_is(asked: Question, monkeypatch: pytest.MonkeyPatch) -> None:
     # a framework of tensor ranks that says of no value that it lacks it

@@ -26,6 +26,7 @@ class Key(NamedTuple):
     tensor (a weight, or what is kept): of the block's one of these; of the network, operation is the collective. phase: forward,
     backward, inputs, weights, again, or a backward kernel's own (dgrad, wgrad). axis: the ranks that a message goes over.
     part: which of several of one quantity. tier: of the network. place: the stage (or first, middle, last) of what is written out for it.
+    longest: the same of the longest rows.
     """
 
     quantity: str
@@ -40,6 +41,7 @@ class Key(NamedTuple):
     part: str = ""
     tier: int = 0
     place: int | str | None = None
+    longest: bool = False
 
     @property
     def text(self) -> str:
@@ -142,7 +144,7 @@ def _layout(key: Key) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def _spelt(key: Key) -> str:
-    text = _joined(key, _layout(key))
+    text = _joined(key, _layout(key)) + ("_longest" if key.longest else "")
     return text if key.place is None else f"{text}_at_{key.place}"
 
 

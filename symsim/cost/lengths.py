@@ -1,4 +1,4 @@
-"""What a step waits for because rows differ: documents of several lengths make some rows' attention longer than others'.
+"""What a step waits for because rows differ: documents of several lengths make some rows longer than others, or their attention.
 
 A row of s tokens is so many documents that Var(sum of u^2) = s Var(u^2 - r u) / E[u], with r = E[u^2]/E[u] (the variance of a
 renewal reward process: Ross, Stochastic Processes, sec. 3.6), so the attention of a micro-batch of b rows deviates by
@@ -7,24 +7,35 @@ renewal reward process: Ross, Stochastic Processes, sec. 3.6), so the attention 
 
 Of n normal numbers the largest lies xi(n) deviations above their mean. The pipeline waits for the longest of all micro-batches as often as
 it waits at all (equal machines that all jobs pass: Pinedo, Scheduling, sec. 6.1), and data-parallel ranks wait for one another: every
-micro-batch where they gather parameters or exchange tokens, else at the end of the step, when m of them have been added up.
+micro-batch where they gather parameters or exchange tokens, else at the end of the step, when m of them have been added up. Together that is
+so many deviations of every micro-batch that a step goes through: its rows are taken as that much longer, and all seconds of a micro-batch
+that follow from the lengths of rows are defined once more, with the longer ones in their place. What does not grow with them (a floor of a
+kernel, a message of parameters) is then in the time of both, and a message beside a longer kernel is hidden by more.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from symsim.algebra.expr import ONE, ZERO, Expr, maximum, minimum, sqrt, symbol
 from symsim.algebra.formula import Derivation
-from symsim.algebra.key import Key, layers, of_block, of_stage, of_step
-from symsim.algebra.quantity import SECOND, Quantity, total
-from symsim.algebra.reductions import stages_at
+from symsim.algebra.key import Key, of_step
+from symsim.algebra.quantity import NONE, SECOND, Quantity
 from symsim.cost.count import label
-from symsim.cost.hbm import written_out
 from symsim.cost.largest import SOURCE, expected_largest
 from symsim.inputs.lengths import documents
-from symsim.ir.block import TOKENS, Op
-from symsim.ir.operations import Attention
 from symsim.lowering.lowered import Lowered
-from symsim.pipeline.stages import runs
+from symsim.pipeline.schedules import schedule_of
+
+# what a bubble follows from besides seconds
+_SIZES = frozenset(("pp", "vpp", "m", "group"))
+# moments of lengths inside windows and chunks: what they stand in is the same for all rows
+_INSIDE = frozenset(("u_w", "u_ww", "u_r", "u_rr"))
+_SAID = {
+    "together": "replicas that wait every micro-batch",
+    "apart": "groups of replicas",
+    "microbatches": "micro-batches of all replicas",
+}
 
 
 def rows_differ(lowered: Lowered) -> bool:
@@ -32,42 +43,65 @@ def rows_differ(lowered: Lowered) -> bool:
     return lengths is not None and lengths.varied and lowered.profile.assumptions["row_balance"] == "drawn"
 
 
-def _of_lengths(lowered: Lowered, ops: "tuple[Op, ...]") -> list[int]:
-    """The operations whose work follows from documents' lengths, besides what all tokens of a row have: attention over whole documents, or of
-    rows that are padded what works on the other tokens alone."""
-    if lowered.profile.strategy.mlp_padding_free:
-        return [i for i, op in enumerate(ops) if op.products and not {TOKENS, "R"}.isdisjoint(op.products[0])]
-    return [i for i, op in enumerate(ops) if isinstance(op.attrs, Attention) and op.attrs.keys in ("n_z", "n_b") and not written_out(op)]
-
-
-def define_attention(book: Derivation, lowered: Lowered) -> None:
-    """Of stage i, where rows differ: t_attention_stage, a micro-batch's attention over whole documents, forward, backward and again; of rows that
-    are padded t_networks_stage, the same of the products of feed-forward networks and experts."""
+def longest_rows(book: Derivation, lowered: Lowered) -> Expr:
+    """Defines kappa_*, xi_*, the lengths of the longest rows, all that takes longer for them, and e_lengths, the seconds of a step that others wait
+    for them: its symbol, or zero."""
     if not rows_differ(lowered):
-        return
-    parts, (part, what, latex) = [], _differing(lowered)
-    for name, remembered in lowered.blocks.items():
-        ops = remembered.placed.block.ops
-        whole = _of_lengths(lowered, ops)
-        again = layers(name, again=True).expr if name in lowered.checkpointed else ZERO
-        for i in whole:
-            forward = Quantity(of_block("t", name, operation=ops[i].name, phase="forward").expr, SECOND)
-            parts.append(forward * symbol(runs(name)))
-            parts += [forward * (symbol(runs(name)) - again)] if i in remembered.recomputed else []
-            parts += [forward * again] if name in lowered.checkpointed and i in lowered.checkpointed[name].recomputed else []
-            parts += [
-                Quantity(of_block("t", name, operation=ops[i].name, phase=k.label).expr, SECOND) * symbol(runs(name))
-                for k in remembered.differentiated.backward
-                if k.forward == i
-            ]
-    book.define(of_stage("t", part), total(parts, SECOND), f"stage i: {what}, forward, backward and again", unit=SECOND, latex=rf"{latex}^{{(i)}}")
+        return ZERO
+    waits = symbol("t_bubble") / symbol("t_slow") if lowered.profile.strategy.pp > 1 else ZERO
+    lengths = _longer(book, lowered, _deviations(book, lowered))
+    slow = of_step("t", "slow")
+    # beside a longer kernel messages of two kinds may be hidden, by more together than it takes longer
+    longer = maximum(0, defined_at(book, slow, lengths) - slow.expr)
+    return book.define(
+        of_step("exposed", axis="lengths"),
+        Quantity((symbol("m") + waits) * longer, SECOND),
+        "waiting for the longest rows",
+        unit=SECOND,
+        latex=rf"\epsilon^{{{label('lengths')}}}",
+        assumptions=("row_balance",),
+    ).expr
 
 
-def _differing(lowered: Lowered) -> tuple[str, str, str]:
-    """The part of a micro-batch whose work follows from its documents' lengths, in a word, in words and in LaTeX."""
-    if lowered.profile.strategy.mlp_padding_free:
-        return "networks", "products of feed-forward networks of a micro-batch", "t_F"
-    return "attention", "attention of a micro-batch over whole documents", "t_A"
+def _longer(book: Derivation, lowered: Lowered, deviations: Expr) -> dict[str, Expr]:
+    """Defines the lengths of a row so many deviations longer than the mean, at most a whole one: by the symbols of the mean's."""
+    u, s, strategy = symbol("u"), symbol("s"), lowered.profile.strategy
+
+    def define(name: str, value: Expr, meaning: str, latex: str, source: str = "") -> Expr:
+        return book.define(Key(name, "sizes"), Quantity(value), meaning, unit=NONE, latex=latex, source=source).expr
+
+    def longest(name: str, value: Expr, meaning: str) -> Expr:
+        key = Key(name, "sizes", longest=True)
+        return book.define(key, Quantity(value), meaning, unit=NONE, latex=rf"\tilde{{{name}}}", assumptions=("row_balance",)).expr
+
+    tokens, attention = ONE, ONE
+    if strategy.padding_free or strategy.mlp_padding_free:
+        meaning = "standard deviation of a micro-batch's tokens, over their mean"
+        tokens = 1 + define("kappa_tokens", sqrt(symbol("q_u") / symbol("b")), meaning, r"\sigma_T") * deviations
+    if strategy.mlp_padding_free:
+        return {"u": longest("u", minimum(u * tokens, s), "mean length of documents in the longest rows")}
+    renewal = "" if strategy.padding_free else "renewal reward process: Ross, Stochastic Processes, sec. 3.6"
+    meaning = "standard deviation of a micro-batch's attention work, over its mean"
+    rows = symbol("b") if strategy.padding_free else symbol("b") * s / u
+    attention = 1 + define("kappa_rows", sqrt(symbol("k_u") / rows), meaning, r"\sigma_A", renewal) * deviations
+    whole = symbol("s_max") if strategy.padding_free else s
+    keys = minimum(u * attention / tokens, whole / (1 + symbol("q_u")))
+    found = {"u": longest("u", keys, "mean length of documents whose attention has as many keys a token as in the longest rows")}
+    return found | ({"s": longest("s", minimum(s * tokens, whole), "tokens of the longest rows")} if strategy.padding_free else {})
+
+
+def defined_at(book: Derivation, target: Key, lengths: dict[str, Expr]) -> Expr:
+    """Defines what a definition is at other lengths, with all that it stands on and that follows from them: its symbol."""
+    made = dict(lengths)
+    for name in [d.key for d in book.formula(target.text).definitions]:
+        known = book[name]
+        put = made if _INSIDE.isdisjoint(known.expr.symbols()) else {n: e for n, e in made.items() if n != "u"}
+        there = known.expr.substitute(put)
+        if there != known.expr:
+            key = known.key._replace(longest=True)
+            book.keep(replace(known, key=key, expr=there, meaning=f"{known.meaning}, of the longest rows", latex=rf"\tilde{{{known.latex}}}"))
+            made[known.symbol] = key.expr
+    return made.get(target.text, target.expr)
 
 
 def _together(lowered: Lowered) -> Expr:
@@ -81,63 +115,35 @@ def _together(lowered: Lowered) -> Expr:
     return minimum(mesh.degree("dp"), maximum(1, mesh.degree("ep") * mesh.degree("etp") / inside))
 
 
-_SAID = {
-    "together": "replicas that wait every micro-batch",
-    "apart": "groups of replicas",
-    "microbatches": "micro-batches of all replicas",
-}
-
-
-def longest_rows(book: Derivation, lowered: Lowered) -> Expr:
-    """Defines t_attention, kappa_rows, xi_* and e_lengths, the seconds of a step that others wait for the longest rows: its symbol, or zero."""
-    if not rows_differ(lowered):
-        return ZERO
-    u, m = symbol("u"), symbol("m")
-    (part, what, latex), padded = _differing(lowered), lowered.profile.strategy.mlp_padding_free
-    slowest = stages_at(of_stage("t", part).expr, of_stage("t").expr)
-    attention = book.define(of_step("t", part), Quantity(slowest, SECOND), f"{what}, on the slowest stage", unit=SECOND, latex=latex)
-    deviation = book.define(
-        Key("kappa_rows", "step"),
-        Quantity(sqrt(symbol("q_u") / symbol("b")) if padded else sqrt(u * symbol("k_u") / (symbol("b") * symbol("s")))),
-        f"standard deviation of a micro-batch's {'tokens' if padded else 'attention work'}, over its mean",
-        latex=r"\sigma_A",
-        source="" if padded else "renewal reward process: Ross, Stochastic Processes, sec. 3.6",
-    )
-    waits = symbol("t_bubble") / symbol("t_slow") if lowered.profile.strategy.pp > 1 else ZERO
-    times = _deviations(book, lowered, waits)
-    mean = u * (1 + symbol("q_u"))
-    if lowered.profile.strategy.padding_free:
-        # all else rises with a row's tokens, attention with their square
-        rest, longest = symbol("t_slow") - attention.expr, symbol("s_max")
-        deviations = rest * sqrt(symbol("q_u") / symbol("b")) + attention.expr * deviation.expr
-        longer = minimum(deviations * times, (m + waits) * (rest * (longest / u - 1) + attention.expr * (longest**2 / (u * mean) - 1)))
-    elif padded:
-        longer = attention.expr * minimum(deviation.expr * times, (m + waits) * (symbol("s") / u - 1))
-    else:
-        longer = attention.expr * minimum(deviation.expr * times, (m + waits) * (symbol("s") / mean - 1))
-    return book.define(
-        of_step("exposed", axis="lengths"),
-        Quantity(longer, SECOND),
-        "waiting for the longest rows",
-        unit=SECOND,
-        latex=rf"\epsilon^{{{label('lengths')}}}",
-        assumptions=("row_balance",),
-    ).expr
-
-
-def _deviations(book: Derivation, lowered: Lowered, waits: Expr) -> Expr:
-    """By how many deviations of a micro-batch's work a step is longer. waits: micro-batches' times that the slowest stage waits."""
+def _deviations(book: Derivation, lowered: Lowered) -> Expr:
+    """Defines by how many deviations the micro-batches that a step goes through are longer, in the mean over them."""
     m, replicas, together = symbol("m"), lowered.mesh.degree("dp"), _together(lowered)
+    waits = _of_equal_stages(book, lowered)
     found = ZERO
     for part, n, times in (("together", together, m), ("apart", replicas / together, sqrt(m)), ("microbatches", m * replicas, waits)):
         if n == ONE or not times:
             continue
         largest = book.define(
-            Key("xi", "step", part=part),
+            Key("xi", "sizes", part=part),
             Quantity(expected_largest(n)),
             f"expected largest of as many normal numbers as there are {_SAID[part]}",
             latex=rf"\xi_{{{label(part)}}}",
             source=SOURCE,
         )
         found = found + times * largest.expr
-    return found
+    meaning = "deviations by which the micro-batches that a step waits for are longer than the mean"
+    return book.define(Key("xi", "sizes", part="rows"), Quantity(found / (m + waits)), meaning, unit=NONE, latex=rf"\xi_{{{label('rows')}}}").expr
+
+
+def _of_equal_stages(book: Derivation, lowered: Lowered) -> Expr:
+    """Defines how many micro-batches' times a stage waits in a pipeline of equal stages, whose gradients each take as long as a forward: unlike
+    t_bubble over t_slow it follows from sizes alone, as lengths have to on which the kernels' times stand."""
+    strategy = lowered.profile.strategy
+    if strategy.pp == 1:
+        return ZERO
+    bubble = schedule_of(strategy).bubble
+    each = dict.fromkeys(("tf", "ti", "tw"), ONE / 3)
+    sums = {f"sum_{name}": symbol("pp") * value for name, value in each.items()}
+    waits = bubble.substitute(dict.fromkeys(bubble.symbols() - _SIZES, ZERO) | each | sums | {"tfb": ONE})
+    meaning = "micro-batches' times that a stage waits where all stages are equal, and input and weight gradients each take as long as a forward"
+    return book.define(Key("waits", "sizes"), Quantity(waits), meaning, unit=NONE, latex=r"n_{\mathrm{waits}}").expr

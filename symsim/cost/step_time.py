@@ -28,7 +28,7 @@ from symsim.cost.forwards import further_seconds
 from symsim.cost.headlines import headlines
 from symsim.cost.held import trained_part
 from symsim.cost.host import host_seconds, host_traffic
-from symsim.cost.lengths import define_attention, longest_rows
+from symsim.cost.lengths import longest_rows
 from symsim.cost.orthogonal import orthogonal_messages, update_seconds
 from symsim.cost.reduce import (
     arrivals,
@@ -140,7 +140,6 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
     define(of_stage("t", phase="weights"), weights, "stage i: backward, weight gradients", "t_w^{(i)}")
     repeated = [seconds(block.again) * times[form] * repeated_share(strategy) for form, block in blocks.items()]
     define(of_stage("t", phase="again"), repeated, "stage i: recomputation before backward", "t_r^{(i)}")
-    define_attention(book, lowered)
     _sharded_parameters(book, network, lowered)
     zero = _sharding(lowered)
     over = [*axes, "fsdp"] if zero == 3 else axes
@@ -384,7 +383,7 @@ def _optimizer(lowered: Lowered, alone: bool = False) -> Quantity:
 
 def exposed_of_stage(book: Derivation) -> list[Key]:
     """A stage's seconds of a micro-batch's messages that nothing hides, by phase and axis."""
-    return [key for key in book.keys("e", scope="stage") if key.phase]
+    return [key for key in book.keys("e", scope="stage", longest=False) if key.phase]
 
 
 def _schedule(lowered: Lowered) -> Schedule:

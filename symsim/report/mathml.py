@@ -28,6 +28,7 @@ _STYLES = {r"\displaystyle": "true", r"\textstyle": "false"}
 _MARKS = {
     r"\hat": '<mover accent="true">{}<mo>^</mo></mover>',
     r"\bar": '<mover>{}<mo stretchy="true">¯</mo></mover>',
+    r"\tilde": '<mover>{}<mo stretchy="false">~</mo></mover>',
     # a bar that does not stretch, which a style draws
     r"\overline": '<mover>{}<mo accent="true" class="bar">―</mo></mover>',
 }

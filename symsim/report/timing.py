@@ -37,7 +37,7 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     nothing = [n for n in chosen if n in step.never]
     equations = tuple(e for n in chosen if n not in nothing for e in _of(step, ink, n, short))
     equations += (ink.zeros(nothing),) if nothing and not short else ()
-    return Section("The step", (*parts, _over_stages(step, equations, short), Equations(equations)))
+    return Section("The step", (*parts, _over_stages(step, ink, equations, short), Equations(equations)))
 
 
 def _of(step: Step, ink: Ink, name: str, short: bool = False) -> list[Equation]:
@@ -59,7 +59,7 @@ def _parts(step: Step) -> Table:
     return Table(spans("Parts of a step."), columns, tuple(rows), key="parts")
 
 
-def _over_stages(step: Step, equations: Sequence[Equation], short: bool) -> Paragraph:
+def _over_stages(step: Step, ink: Ink, equations: Sequence[Equation], short: bool) -> Paragraph:
     """What the notation of these equations means."""
     written = " ".join(line for e in equations for line in e.lines)
     said: list[Span] = ["Sums and maxima go over the ranks ", Math("i"), ". "]
@@ -70,6 +70,11 @@ def _over_stages(step: Step, equations: Sequence[Equation], short: bool) -> Para
     if any(e.key == "t_place" for e in equations):
         said += ["The ranks wait for the one that makes them wait longest, ", Math(r"t^{(i)}_{\mathrm{wait}}"), ": its own ", Math("m - 1")]
         said.append(" micro-batches, and its idle time before its first backward and after its last forward. ")
+    if longer := step.result.derivation.of(scope="sizes", longest=True):
+        said.append("A tilde marks the same of the longest rows")
+        for n, d in enumerate(longer):
+            said += [" and " if n else ": in the time of every kernel, ", ink.symbol(d.symbol), " stands for ", ink.symbol(d.key.quantity)]
+        said.append(". ")
     if _TRILLION in written:
         said += ["Cost and energy are those of ", Math(_TRILLION), " tokens. "]
     return Paragraph(spans(*said, _LEFT_OUT if short else ""))
