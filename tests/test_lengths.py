@@ -284,8 +284,8 @@ def test_experts_bring_replicas_together() -> None:
 
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zb_h1", "dualpipe", "interleaved", "dualpipev"])
 def test_what_equal_stages_wait(schedule: str) -> None:
-    """The closed form of the bubble where a stage's forward and its two gradients each take a third of a micro-batch, and messages nothing: of DualPipe
-    pp/2 - 1 times a forward beside a backward and a backward, less three weight gradients; with chunks in a V pp - 1 times the half of that."""
+    """The closed form of the bubble where a stage's forward and its two gradients each take a third of a micro-batch, and messages nothing: of
+    DualPipe pp/2 - 1 times a forward beside a backward and a backward, less three weight gradients; in a V pp - 1 times the half of that."""
     vpp = {"interleaved": ",vpp=2", "dualpipev": ",vpp=2"}.get(schedule, "")
     named = "" if schedule == "interleaved" else f",schedule={schedule}"
     result = made(f"document_lengths=lognormal:1000+0.5,pp=4,dp=2,num_microbatches=16{vpp}{named}")
