@@ -17,6 +17,7 @@ from symsim.algebra.facts import Fact, read_facts
 from symsim.algebra.formula import Derivation, Formula
 from symsim.algebra.grammar import parse
 from symsim.algebra.key import Key
+from symsim.algebra.proof import Inequality, _Point
 from symsim.algebra.quantity import BYTE, NONE, Definition, Quantity
 from symsim.api.result import Result, derive
 from symsim.errors import InputError
@@ -257,6 +258,17 @@ def test_refused(amount: str, facts: str, said: str) -> None:
     with pytest.raises(InputError) as caught:
         formula_of(parse(amount)).given(facts)
     assert said in str(caught.value)
+
+
+def test_a_sign_is_taken_from_floats_only_where_they_tell_it() -> None:
+    x, y = symbol("x"), symbol("y")
+    point = _Point(0, lambda name: "positive")
+    point.update(x=Fraction(1, 3), y=Fraction(1, 3) + Fraction(1, 10**15))
+    assert point.near(x) > 0 > point.near(x - 2 * y)
+    assert point.near(y - x) == point.near(x**3000) == point.near(10**400 * x) == point.near(1 / (3 * x - 1)) == 0
+    assert Inequality(y - x, True, 0).holds(point) and not Inequality(x - y, False, 0).holds(point)
+    point.move(("x", 4 * y, expr(1)))
+    assert point.near(x - 2 * y) > 0
 
 
 def test_facts_in_python() -> None:

@@ -9,6 +9,7 @@ and the work of a proof is bounded.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ _MOST_TERMS = 600
 _MOST_WORK = 5_000  # terms looked at in one proof
 
 _POINTS = 6
+# of a sum of floats the share that rounding is less than, whatever its terms; below the other number terms may have come to nothing
+_ROUNDING, _LEAST = 1e-9, 1e-200
 
 Used = frozenset[int]
 """The numbers of the facts that a proof needed."""
@@ -40,7 +43,7 @@ class Inequality:
     def holds(self, point: "_Point") -> bool:
         """Whether it holds at a point, or has no value there."""
         try:
-            value = self.amount.evaluate(point, point.calls)
+            value = point.near(self.amount) or self.amount.evaluate(point, point.calls)
         except ZeroDivisionError:
             return True
         return value > 0 if self.strict else value >= 0
@@ -53,6 +56,7 @@ class _Point(dict[str, Number]):
         super().__init__()
         self._draw, self._domain = random.Random(seed), domain
         self.calls: dict[Call, Number] = {}
+        self._rounded: dict[Symbol | Call, float] = {}
 
     def __missing__(self, name: str) -> Number:
         kind = "non-negative" if name[0] == ">" else self._domain(name)
@@ -69,6 +73,25 @@ class _Point(dict[str, Number]):
         self[name] = number
         return number
 
+    def near(self, amount: Expr) -> float:
+        """The value in floats where they tell its sign, being further from 0 than all their rounding; else 0."""
+        known, total, size = self._rounded, 0.0, 0.0
+        try:
+            for monomial, coefficient in amount.terms.items():
+                above, below = float(coefficient), 1.0
+                for atom, power in monomial:
+                    if atom not in known:
+                        known[atom] = float(self[atom.name] if isinstance(atom, Symbol) else Expr({((atom, 1),): 1}).evaluate(self, self.calls))
+                    if power > 0:
+                        above *= known[atom] ** power
+                    else:
+                        below *= known[atom] ** -power
+                total += above / below
+                size += abs(above / below)
+        except (OverflowError, ZeroDivisionError):
+            return 0.0
+        return total if _ROUNDING * size + _LEAST < abs(total) < math.inf else 0.0
+
     def move(self, shift: "tuple[str, Expr, Expr] | None") -> None:
         """Put a symbol where a bound wants it, as far as its domain goes."""
         if shift is None:
@@ -81,6 +104,7 @@ class _Point(dict[str, Number]):
         if self._domain(name) != "real":
             value = max(value, lowest or Fraction(0))
         self.calls.clear()
+        self._rounded.clear()
         self[name] = min(value, Fraction(1)) if self._domain(name) == "share" else value
 
 
@@ -104,6 +128,7 @@ class Prover:
         self.said = tuple(part for one in said for part in _conjunction(one))
         self.used: set[int] = set()
         self._answers: dict[tuple[Expr, bool], Used | None] = {}
+        self._signs: dict[str, str] = {}
         self._slacks: dict[tuple[Expr, str, str], int] = {}
         self._left = 0
         self._tried: dict[tuple[Expr, tuple[Inequality, ...], bool], Used | None] = {}
@@ -165,10 +190,11 @@ class Prover:
         return any(not claim.holds(point) and all(one.holds(point) for one in cases) for point in self._points)
 
     def _sign(self, name: str) -> str:
-        if name[0] == ">":
-            return "non-negative" if name[1] == "=" else "positive"
-        kind = self.domain(name)
-        return "positive" if kind in ("positive", "positive integer", "share") else "non-negative" if kind.startswith("non-negative") else "real"
+        if name not in self._signs:
+            kind = self.domain(name) if name[0] != ">" else "non-negative" if name[1] == "=" else "positive"
+            above = kind in ("positive", "positive integer", "share")
+            self._signs[name] = "positive" if above else "non-negative" if kind.startswith("non-negative") else "real"
+        return self._signs[name]
 
     def _plain(self, amount: Expr, strict: bool) -> bool:
         """Whether no term is negative at a glance, and, where strict, one is positive."""
@@ -208,12 +234,13 @@ class Prover:
 
     def _by_cases(self, amount: Expr, calls: tuple[Call, ...], said: tuple[Inequality, ...], strict: bool) -> Used | None:
         """Put what a call may be in its place: first for one all of whose arguments must do, else one of which any does."""
-        ways = [self._way(amount, call, said) for call in calls]
-        every = next((c for c, way in zip(calls, ways) if (c.function, way) in (("max", -1), ("min", 1))), None)
-        call = calls[0] if every is None else every
-        way, arguments, name = ways[calls.index(call)], call.arguments, call.function
-        if every is not None:
-            return self._all(amount, call, said, strict, with_cases=False)
+        ways: list[int] = []
+        for call in calls:
+            ways.append(self._way(amount, call, said))
+            if (call.function, ways[-1]) in (("max", -1), ("min", 1)):
+                return self._all(amount, call, said, strict, with_cases=False)
+        call, way = calls[0], ways[0]
+        arguments, name = call.arguments, call.function
         if name in ("max", "min") and way:
             for argument in arguments:
                 proof = self._prove(_put(amount, call, argument), said, strict)
@@ -371,10 +398,13 @@ def _slope(amount: Expr, call: Call) -> Expr | None:
 
 
 def _put(amount: Expr, call: Call, value: Expr) -> Expr:
-    return _sum(
-        Expr({tuple(i for i in monomial if i[0] != call): coefficient}) * value ** dict(monomial).get(call, 0)
-        for monomial, coefficient in amount.terms.items()
-    )
+    def parts() -> Iterator[Expr]:
+        for monomial, coefficient in amount.terms.items():
+            power = dict(monomial).get(call)
+            rest = tuple(i for i in monomial if i[0] != call) if power else monomial
+            yield Expr({rest: coefficient}) * value**power if power else Expr({rest: coefficient})
+
+    return _sum(parts())
 
 
 def _sum(parts: Iterable[Expr]) -> Expr:
@@ -393,7 +423,12 @@ def _shifted(amount: Expr, name: str, above: Expr, below: Expr) -> Expr:
     powers = [dict(m).get(key, 0) for m in amount.terms]
     highest, inside = max(0, *powers), {name: above / below}
     factors = {power: above**power * below ** (highest - power) for power in {*powers}}
-    return _sum(
-        Expr({tuple(i for i in monomial if i[0] != key): coefficient}).substitute(inside) * factors[power]
-        for (monomial, coefficient), power in zip(amount.terms.items(), powers)
-    )
+
+    def parts() -> Iterator[Expr]:
+        for (monomial, coefficient), power in zip(amount.terms.items(), powers):
+            rest = Expr({tuple(i for i in monomial if i[0] != key) if power else monomial: coefficient})
+            if any(isinstance(atom, Call) and name in atom.symbols for atom, _ in monomial):
+                rest = rest.substitute(inside)
+            yield rest * factors[power]
+
+    return _sum(parts())
