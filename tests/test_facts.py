@@ -241,6 +241,8 @@ def test_a_definition_that_is_nothing_leads_no_limit() -> None:
         ("min(m, pp)", "m >= pp, m < pp", "fact 'm < pp' cannot hold: 'm >= pp' says otherwise"),
         ("min(m, pp)", "m >= 2*pp, pp >= m", "fact 'pp >= m' cannot hold: 'm >= 2*pp' says otherwise"),
         ("min(m, pp)", "m < 1", "fact 'm < 1' cannot hold: the domains of its symbols say otherwise"),
+        ("s/(m - pp)", "m = pp", "with these facts answer divides by zero"),
+        ("s/(m - min(m, pp))", "m <= pp", "with these facts answer divides by zero"),
         ("min(m, pp)", "m = 3, m = 4", "fact 'm = 4' contradicts the others"),
         ("min(m, pp)", "m = 0", "fact 'm = 0': m is a positive integer"),
         ("min(m, pp)", "m = 5/2", "fact 'm = 5/2': m is a positive integer"),

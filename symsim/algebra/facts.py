@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Union
 
@@ -198,7 +199,11 @@ class _Application:
             self.inequalities += self._bounds(name, value, number)
         if self.solved.keys() & {self.result}:
             raise InputError(f"a fact gives {self.result} itself, which is what is asked")
-        kept = {n: e.substitute(self.solved) for n, e in self.definitions.items() if n not in self.solved}
+        kept: dict[str, Expr] = {}
+        for name, amount in self.definitions.items():
+            if name not in self.solved:
+                with _divides_by_nothing(name):
+                    kept[name] = amount.substitute(self.solved)
         self.definitions = _ordered(kept) if kept.keys() & {n for v in self.solved.values() for n in v.symbols()} else kept
 
     def _bounds(self, name: str, value: Expr, number: int) -> Iterator[Inequality]:
@@ -241,8 +246,9 @@ class _Application:
         plain: dict[str, Expr] = {}
         resolver = Resolver(prover, closed)
         for name, amount in self.definitions.items():
-            found = self.definitions[name] = resolver.resolve(amount.substitute(plain))
-            closed[name] = found.substitute(closed)
+            with _divides_by_nothing(name):
+                found = self.definitions[name] = resolver.resolve(amount.substitute(plain))
+                closed[name] = found.substitute(closed)
             # what is nothing must not lead a sum of which a limit is taken
             if not found or (found != amount and (found.is_constant or _is_symbol(found))):
                 plain[name] = found
@@ -293,6 +299,15 @@ class _Application:
 
     def unused(self) -> tuple[Fact, ...]:
         return tuple(f for k, f in enumerate(self.facts) if k not in self.used and f.relation != ":")
+
+
+@contextmanager
+def _divides_by_nothing(name: str) -> Iterator[None]:
+    """InputError where what is put into a definition makes one of its divisors zero."""
+    try:
+        yield
+    except ZeroDivisionError:
+        raise InputError(f"with these facts {name} divides by zero") from None
 
 
 def _solution(fact: Fact, left: Expr, right: Expr) -> tuple[str, Expr]:
