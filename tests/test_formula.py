@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from symsim.algebra.expr import Expr, ceil, expr, floor, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key
-from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, UnitError, bytes_per_element, elements, total
+from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, Quantity, UnitError, total
 from symsim.algebra.view import view
 from symsim.api.result import derive
 from symsim.inputs.models import load_model
@@ -85,8 +85,8 @@ def test_inverse_of_a_sum_is_undone() -> None:
 
 
 def test_units() -> None:
-    size = elements([x, y])
-    assert (size * bytes_per_element(2)).unit == BYTE
+    size = Quantity(x * y, ELEMENT)
+    assert (size * Quantity(expr(2), BYTE / ELEMENT)).unit == BYTE
     with pytest.raises(UnitError, match="cannot add byte to FLOP"):
         Quantity(x, FLOP) + Quantity(y, BYTE)
     with pytest.raises(UnitError, match="cannot add byte to FLOP"):

@@ -11,7 +11,7 @@ from test_megatron_rules import model
 from symsim.api.result import Result, derive
 from symsim.cost.compressed import momentum_messages
 from symsim.cost.matrices import Weight, weights_of
-from symsim.cost.orthogonal import orthogonal_messages, update_flops
+from symsim.cost.orthogonal import orthogonal_messages, update_products
 from symsim.cost.reduce import update_messages
 from symsim.errors import InputError
 from symsim.inputs.models import load_model
@@ -38,7 +38,7 @@ def kept(result: Result) -> Fraction:
 
 
 def flops(result: Result) -> int:
-    return int(update_flops(result.lowered).evaluate(result.stage_numbers(result.stages[0])))
+    return sum(int(p.flops.evaluate(result.stage_numbers(result.stages[0]))) for p in update_products(result.lowered))
 
 
 def shapes(result: Result) -> list[tuple[Weight, int, int, int]]:

@@ -18,7 +18,6 @@ from functools import lru_cache
 from typing import Literal
 
 from symsim.algebra.expr import Atom, Call, Expr, Monomial, Number, Symbol
-from symsim.algebra.operators import FUNCTIONS
 from symsim.algebra.vocabulary import domain
 
 # The order in which the field writes a product: how many tokens, then heads, widths, and at last what divides.
@@ -35,7 +34,6 @@ _DEGREES = frozenset(_RANKS.split())
 # sums with more terms or atoms than these are not searched for factors
 _MOST_TERMS, _MOST_ATOMS = 64, 24
 _LARGE = 1000
-_WHOLE = frozenset(name for name, row in FUNCTIONS.items() if row.whole)
 _RATES, _CALLS, _NAMES = 400, 500, 1000
 
 

@@ -69,13 +69,6 @@ def plain(expression: Expr, names: Mapping[str, str] | None = None, order: Seque
     return _Writer(Arranger({name: n for n, name in enumerate(order)}, first), names or {}).whole(expression)
 
 
-def plain_terms(expression: Expr, names: Mapping[str, str] | None = None) -> tuple[tuple[Expr, str], ...]:
-    """The terms of the sum as they are read, and each as text with its sign."""
-    writer = _Writer(Arranger({}), names or {})
-    terms = writer.arranger.arranged(expression.terms)
-    return tuple((opened(term), writer.signed(term, first=n == 0)) for n, term in enumerate(terms))
-
-
 def opened(term: Term) -> Expr:
     """What a term stands for, multiplied out."""
     made = Expr({tuple(sorted(term.monomial, key=lambda f: f[0].key)): Fraction(term.coefficient)})

@@ -104,19 +104,3 @@ class Definition:
     def counts(self) -> bool:
         """Whether it counts something, so that quotients must come out whole."""
         return self.key.scope != "step" and (self.unit in (FLOP, BYTE, ELEMENT) or not self.unit.powers)
-
-
-def scalar(value: "Expr | Number") -> Quantity:
-    return Quantity(expr(value), NONE)
-
-
-def elements(sizes: Iterable["Expr | Number"]) -> Quantity:
-    """The number of elements of a tensor with these local sizes."""
-    result = ONE
-    for size in sizes:
-        result = result * size
-    return Quantity(result, ELEMENT)
-
-
-def bytes_per_element(width: "Expr | Number") -> Quantity:
-    return Quantity(expr(width), BYTE / ELEMENT)

@@ -206,7 +206,7 @@ def _extreme(result: Evaluation, name: str, where: str, question: str, kind: str
     holding: tuple[Holding, ...] = ()
     closed = None
     if value is not None and found.curves:
-        binding = _binding(found, value, way, one.whole)
+        binding = _binding(found, value, way)
         holding = tuple(h for s in (binding.left, binding.right) if (h := _holding(one, s, value, within)) is not None)
         closed = _closed(one, binding, value)
     return Extreme(
@@ -283,7 +283,7 @@ def _beyond(one: Moving, found: Truth, value: Number, way: int) -> Number | None
     return next(one.runnable(int(value) + way, way, end), None)
 
 
-def _binding(found: Truth, value: Number, way: int, whole: bool) -> Comparison:
+def _binding(found: Truth, value: Number, way: int) -> Comparison:
     """Of several comparisons the one whose sign changes next to the value."""
 
     def distance(of: Signs) -> float:

@@ -151,7 +151,7 @@ def _side(side: Side, claims: Callable[[str], Claim | None], known: "set[str]", 
         raise InputError(f"{where}: no claim is named '{cut(side.claim)}'")
     if claim.formula is None:
         raise InputError(f"{where}: {side.claim} has no formula")
-    return times * _layers_as_one(mapped(claim, claim.formula, _meanings(claim))) + plus
+    return times * _layers_as_one(mapped(claim.formula, _meanings(claim))) + plus
 
 
 def _meanings(claim: Claim) -> Mapping[str, Expr]:

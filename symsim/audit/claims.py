@@ -153,6 +153,6 @@ def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def mapped(claim: Claim, formula: Expr, meanings: Mapping[str, Expr]) -> Expr:
+def mapped(formula: Expr, meanings: Mapping[str, Expr]) -> Expr:
     """A formula in the source's letters, in symsim's names."""
     return formula.substitute({n: meanings.get(n, symbol(n)) for n in formula.symbols()})

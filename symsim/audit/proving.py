@@ -91,7 +91,7 @@ def sides_of(claim: Claim, derived: Derived) -> Sides:
         if not derived.known(name):
             raise InputError(f"{claim.place('keep')}: {_no_name(name, derived, new)}")
     assert claim.formula is not None
-    published = mapped(claim, claim.formula, meanings(claim, claim.formula.symbols(), derived, new))
+    published = mapped(claim.formula, meanings(claim, claim.formula.symbols(), derived, new))
     fixed = {n: v for n, v in derived.fixed.items() if n not in claim.keep}
     settled = tuple(Fact(f.left.substitute(fixed), f.relation, f.right.substitute(fixed) if isinstance(f.right, Expr) else f.right) for f in facts)
     return Sides(says, published, neglected, settled, derived, claim.keep)

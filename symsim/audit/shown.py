@@ -24,7 +24,7 @@ def derived(outcome: Outcome) -> str:
 
 def in_names(claim: Claim, formula: Expr) -> str:
     """A formula in the source's letters as LaTeX in symsim's names."""
-    return plain(mapped(claim, formula, {n: parse(claim.letters[n]) for n in formula.symbols()}))
+    return plain(mapped(formula, {n: parse(claim.letters[n]) for n in formula.symbols()}))
 
 
 def plain(amount: Expr) -> str:

@@ -116,7 +116,7 @@ def _on_the_source(claim: Claim, sides: Sides, verdict: str) -> str:
 
 
 def _published(claim: Claim, formula: Expr, sides: Sides) -> Expr:
-    return mapped(claim, formula, meanings(claim, formula.symbols(), sides.derived, set()))
+    return mapped(formula, meanings(claim, formula.symbols(), sides.derived, set()))
 
 
 def _with_the_switch(claim: Claim, derivations: Derivations) -> Expr:

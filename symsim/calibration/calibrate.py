@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +44,6 @@ _COEFFICIENTS: Mapping[str, tuple[str, ...]] = {
 }
 # where a search begins, besides the system's own values: shares of one, seconds of another
 _FIRST = {"eta": 0.6, "phi": 0.3, "zeta": 0.3, "t": 5e-6, "tau": 3e-8, "alpha": 5e-6, "lambda": 2e-5, "omega": 0.3, "psi": 0.8, "kappa": 128}
-
-Seconds = Callable[[Mapping[str, float]], float]
 
 
 @dataclass(frozen=True)

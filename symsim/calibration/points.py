@@ -35,7 +35,6 @@ from symsim.inputs.limits import LARGEST_SIZE, MOST_RANKS, MOST_STAGES
 from symsim.inputs.reading import read_json, read_text
 from symsim.ir.collectives import COLLECTIVES
 
-KERNELS = ("gemm", "grouped_gemm", "attention", "memory")
 PRODUCTS = ("forward", "dgrad", "wgrad")
 PRECISIONS = ("bf16", "fp16", "fp8", "fp32")
 

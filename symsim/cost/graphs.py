@@ -21,8 +21,6 @@ from symsim.ir.block import Block
 from symsim.ir.operations import OPERATIONS, Norm
 from symsim.lowering.communicate import Placed
 
-SCOPES = ("attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba")
-
 
 def graphs_of(profile: Profile, name: str, block: Block) -> list[frozenset[int]]:
     """The operations of a block (by their places) that each of its graphs captures, each way."""

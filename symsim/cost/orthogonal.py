@@ -51,11 +51,6 @@ def update_products(lowered: Lowered) -> list[Product]:
     return _together(made)
 
 
-def update_flops(lowered: Lowered) -> Expr:
-    """FLOPs of a step's update on one rank of stage i."""
-    return sum((p.flops for p in update_products(lowered)), ZERO)
-
-
 def update_seconds(lowered: Lowered) -> Expr:
     """Seconds of them, in the type that they multiply in; TF32 at half the rate of 16 bits."""
     strategy = lowered.profile.strategy

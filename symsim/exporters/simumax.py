@@ -28,7 +28,7 @@ def files(asked: "Asked") -> dict[str, str]:
     """strategy.json, model.json and system.json. InputError for a model that has no such file."""
     made = {"strategy.json": _strategy(asked), "model.json": _model(asked.architecture, asked.strategy)}
     if asked.system is not None:
-        made["system.json"] = _system(asked.system, asked.strategy)
+        made["system.json"] = _system(asked.system)
     return {name: json.dumps(data, indent=4) + "\n" for name, data in made.items()}
 
 
@@ -162,7 +162,7 @@ def _tiers(system: System) -> dict[str, Tier]:
     return {name: tier for name, tier in (("high_intra_node", inner), ("inter_node", outer)) if tier is not None}
 
 
-def _system(system: System, s: Strategy) -> dict[str, Any]:
+def _system(system: System) -> dict[str, Any]:
     chip, kernels, tiers = system.accelerator, system.kernels, _tiers(system)
     inner = tiers.get("high_intra_node")
     node = int(inner.ranks) if inner is not None else 1

@@ -28,7 +28,6 @@ class Question:
     of these; with neither, all points. columns: reported quantities."""
 
     where: tuple[Node, ...] = ()
-    where_text: tuple[str, ...] = ()
     top: int | None = None
     by: tuple[str, ...] = ()
     objectives: tuple[Node, ...] = ()
@@ -79,7 +78,6 @@ def ask(
         raise InputError(f"--columns {columns}: a name is missing between commas")
     return Question(
         tuple(parse_condition(text, "--where") for text in conditions),
-        tuple(conditions),
         None if pareto is not None else top,
         tuple(wanted),
         tuple(objectives),

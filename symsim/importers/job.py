@@ -12,7 +12,7 @@ from symsim.errors import InputError, cut
 from symsim.importers.keys import FATES, Entry
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
-from symsim.inputs.models import ASSUMPTIONS, JOB, MODEL, STRATEGY, SYSTEM, format_model, load_model
+from symsim.inputs.models import ASSUMPTIONS, JOB, MODEL, STRATEGY, SYSTEM, format_model
 from symsim.inputs.reading import format_yaml, write_text
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
@@ -77,11 +77,6 @@ def checked(job: Job) -> Job:
 
         check(job.architecture, strategy)
     return replace(job, strategy=dict(job.strategy))
-
-
-def with_model(job: Job, model: str) -> Job:
-    """The job of a model that the source does not hold, by name or file."""
-    return replace(job, architecture=load_model(model).architecture)
 
 
 def write_job(job: Job, directory: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
-from symsim.algebra.expr import ONE, Expr, ceil, floor, symbol
+from symsim.algebra.expr import Expr, ceil, floor, symbol
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import nearest
 from symsim.ir.einsum import Einsum, IRError, fault, parsed
@@ -173,13 +173,6 @@ class Block:
 
     def parameters(self) -> list[Tensor]:
         return [t for t in self.tensors.values() if t.kind == "parameter"]
-
-
-def size_of(block: Block, dims: Iterable[str]) -> Expr:
-    result = ONE
-    for dim in dims:
-        result = result * block.dims[dim].size
-    return result
 
 
 def shown(block: Block, op: Op) -> str:

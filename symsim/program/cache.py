@@ -93,11 +93,6 @@ def load(kind: str, key: str) -> bytes | None:
     return raw[32:] if hashlib.sha256(raw[32:]).digest() == raw[:32] else None
 
 
-def has(kind: str, key: str) -> bool:
-    place = _place(kind)
-    return place is not None and (place / key).exists()
-
-
 def save(kind: str, key: str, data: bytes) -> None:
     """Keep an entry; a full or read-only disk keeps nothing, and is no error."""
     place = _place(kind)

@@ -298,7 +298,7 @@ class Blocks:
         made = [e for d, parts in written for e in self._total(d, parts, own, edge)]
         if (key := of_block("A", name, again, part="shared")) in book:
             shared = book[key]
-            made.append(self.ink.equation(shared.symbol, shared.expr, self._value(shared.symbol, BYTE), BYTE))
+            made.append(self.ink.equation(shared.symbol, shared.expr, self._value(shared.symbol), BYTE))
         if nothing:
             made.append(self.ink.zeros(nothing))
         return [Equations(tuple(made))]
@@ -318,7 +318,7 @@ class Blocks:
 
     def _whole(self, definition: Definition, expression: Expr, edge: float = 0.0) -> Equation:
         rows = definition.key.quantity if definition.key.quantity in "XQA" else ""
-        return self.ink.equation(definition.symbol, expression, self._value(definition.symbol, definition.unit), definition.unit, rows, edge)
+        return self.ink.equation(definition.symbol, expression, self._value(definition.symbol), definition.unit, rows, edge)
 
     def _total(self, definition: Definition, parts: dict[str, Expr], own: dict[str, Expr], edge: float) -> list[Equation]:
         """A total over sizes, or over what its modules have of it and an equation for each of these. edge: em of the longest left side."""
@@ -335,7 +335,7 @@ class Blocks:
         closed = self._once(definition.symbol, inlined(definition.expr, own), unit)
         closed = self._over_blocks(definition, closed)
         made = self._whole(definition, closed, edge)
-        return [made] if made.length <= LONGEST else self.ink.spelled(definition.symbol, closed, self._value(definition.symbol, unit), unit, edge)
+        return [made] if made.length <= LONGEST else self.ink.spelled(definition.symbol, closed, self._value(definition.symbol), unit, edge)
 
     def _once(self, name: str, formula: Expr, unit: Unit) -> Expr:
         """The formula, or the symbol that an earlier equation has defined by it, where that is shorter."""
@@ -358,7 +358,7 @@ class Blocks:
     def _own(self, block: str) -> dict[str, Expr]:
         return {d.symbol: d.expr for d in self.result.derivation.of(scope="block", block=block)}
 
-    def _value(self, symbol: str, unit: Unit) -> Number:
+    def _value(self, symbol: str) -> Number:
         return whole(self.result.numbers[symbol])
 
     def _recomputed(self, name: str, remembered: Remembered, again: Remembered) -> list[Part]:

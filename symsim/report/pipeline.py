@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from symsim.algebra.expr import Expr
 from symsim.algebra.quantity import SECOND
-from symsim.pipeline.schedules import Schedule, schedule_of, schedule_sizes
+from symsim.pipeline.schedules import schedule_of, schedule_sizes
 from symsim.report.amounts import exact, percent, seconds
 from symsim.report.document import Code, Column, Equation, Equations, Math, Paragraph, Part, Row, Section, Spans, Table, Timeline, joined, spans
 from symsim.report.ink import Ink, worded
@@ -38,7 +38,7 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     parts: list[Part] = [Paragraph(spans(Code(schedule.name), *worded(said), cited, waits, *where)), Equations(tuple(opening))]
     held = ink.spelled(ink.local("in flight", r"n^{(i)}_{\mathrm{fwd}}"), in_flight)
     parts.append(Equations((*after.equations, *held)))
-    parts.append(_held(step) if short else _flight_table(step, ink, schedule))
+    parts.append(_held(step) if short else _flight_table(step, ink))
     stages = result.strategy.pp * result.strategy.vpp
     if stages > _MOST_STAGES:
         parts.append(Paragraph(spans(f"A pipeline of {stages:,} stages is not drawn: at most {_MOST_STAGES} are.")))
@@ -72,7 +72,7 @@ def in_flight(step: Step, stage: int) -> int:
     return int(schedule_of(step.result.strategy).in_flight.evaluate({**schedule_sizes(step.result.strategy), "i": stage}))
 
 
-def _flight_table(step: Step, ink: Ink, schedule: Schedule) -> Table:
+def _flight_table(step: Step, ink: Ink) -> Table:
     classes: dict[int, list[int]] = {}
     for n in range(step.depth):
         classes.setdefault(in_flight(step, n), []).append(n)

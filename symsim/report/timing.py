@@ -23,7 +23,7 @@ _SHORT = ("t_step", "t_slow", "t_tail", "t_optimizer", "tokens_per_second", "mfu
 
 def sections(step: Step, ink: Ink) -> list[Section]:
     opening = section(step, ink)
-    return [opening, *_uncertainty(step, ink)]
+    return [opening, *_uncertainty(step)]
 
 
 def section(step: Step, ink: Ink, short: bool = False) -> Section:
@@ -80,7 +80,7 @@ def _over_stages(step: Step, ink: Ink, equations: Sequence[Equation], short: boo
     return Paragraph(spans(*said, _LEFT_OUT if short else ""))
 
 
-def _uncertainty(step: Step, ink: Ink) -> list[Section]:
+def _uncertainty(step: Step) -> list[Section]:
     """By kind of numbers how far they may be off, what the step changes by, and the share of its interval."""
     found = step.interval
     if found is None:

@@ -69,7 +69,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     balanced(keys, assumptions, "group_by_length")
     update(keys, strategy, assumptions, "optimizer", "adamw_torch_fused")
     _checkpoints(keys, strategy, assumptions, architecture)
-    _attention(keys, strategy, assumptions)
+    _attention(keys, assumptions)
     compiled(keys, strategy, "torch_compile")
     _loss(keys, strategy, architecture)
     told = with_deepspeed(document, inputs[1] if len(inputs) == 2 else None, keys, strategy, assumptions, architecture, options, overlap=True)
@@ -380,7 +380,7 @@ def _checkpoints(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, st
         assumptions["recompute_early_stop"] = "false" if reentrant else "true"
 
 
-def _attention(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+def _attention(keys: Keys, assumptions: dict[str, str]) -> None:
     for key in _FLASH:
         keys.flag(key, None, to="assume.attention_kernel")
     eager = bool(keys.flag("eager_attention", False, to="assume.attention_kernel"))

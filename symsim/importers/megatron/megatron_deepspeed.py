@@ -106,10 +106,6 @@ TABLE: Mapping[str, Silent] = {
     **silent("refused", "a stage of the embedding; leave it out, and give pipeline_model_parallel_layout: E|tt|ttL", "standalone_embedding_stage"),
     **silent("refused", "the name of experts before num_experts was a list; give num_experts", "num_experts_switch"),
 }
-KEYS = frozenset(
-    """zero_stage pp_partition_method no_pipeline_parallel enable_zbh1_pipeline synchronize_each_layer cpu_optimizer cpu_torch_adam
-    zero_reduce_bucket_size zero_allgather_bucket_size use_bnb_optimizer""".split()
-)
 
 
 def speaks(source: Source) -> bool:

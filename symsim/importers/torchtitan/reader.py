@@ -78,7 +78,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         strategy["mtp_num_layers"] = 0
         keys.rows["mtp"] = Entry("mtp", "(default)", "derived", "mtp_num_layers", "torchtitan trains no multi-token prediction")
     instances = _mesh(keys, options, strategy)
-    _precision(keys, strategy, assumptions)
+    _precision(keys, strategy)
     _data_parallel(keys, strategy, assumptions, instances)
     _overlap(keys, strategy, assumptions)
     deterministic(keys, assumptions, "training.deterministic", "debug.deterministic")
@@ -236,7 +236,7 @@ def _data_parallel(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, 
         keys.rows["no_sync"] = Entry("no_sync", "(default)", "derived", "reshard_after_backward, gradient_sync", _WHOLE_STAGES)
 
 
-def _precision(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+def _precision(keys: Keys, strategy: dict[str, Any]) -> None:
     kept = keys.choice("training.dtype", _TYPES, "fp32", to="main_params_dtype")
     computed = keys.choice("training.mixed_precision_param", _TYPES, "bf16", to="precision")
     reduced = keys.choice("training.mixed_precision_reduce", {"float32": "fp32", "bfloat16": "bf16"}, "fp32", to="grad_reduce_in_fp32")

@@ -392,9 +392,5 @@ def _touched(node: ast.AST) -> list[str]:
     return found
 
 
-def _readable(value: object) -> bool:
-    return value is None or isinstance(value, (bool, str)) or (isinstance(value, (int, float)) and abs(value) <= _LARGEST)
-
-
 def _copied(value: Any) -> Any:
     return Made(value.name, value.where, dict(value.fields)) if isinstance(value, Made) else value
