@@ -54,7 +54,7 @@ ALLOWED: dict[str, str] = {
         audit/subjects.py:Derived.fixed audit/references.py:relative_sizes""",
     "the path of an operation or of a tensor inside its layer": """
         placement/given.py:_operations placement/given.py:_lacking placement/names.py:Placement.of frameworks/eager_attention.py:_repeated_table
-        frameworks/fuse_te.py:_ungroup_heads frameworks/kernels.py:joined_linear frameworks/primitives.py:unique evaluation/buffers.py
+        frameworks/fuse_te.py:_ungroup_heads frameworks/kernels.py:joined_linear evaluation/buffers.py
         report/blocks.py:Blocks._operations report/blocks.py:Blocks._operation report/blocks.py:Blocks._tensor report/text_time.py:title
         report/alike.py:_same_name report/alike.py:_by_operation
         cost/memory_backward.py:_of_attention frameworks/narrow.py:as_stored lowering/adapt.py:module_names lowering/adapt.py:_of_loss

@@ -74,7 +74,7 @@ def run(
 def unique(k: Kernels, name: str) -> str:
     """A name no operation of the block has yet."""
     assert k.source is not None
-    taken = {op.name for op in k.ops if op.name.startswith(k.source.name)}
+    taken = {op.name for op in k.ops}
     return next(c for c in (name, *(f"{name}_{i}" for i in range(2, 1000))) if f"{k.source.name}.{c}" not in taken)
 
 

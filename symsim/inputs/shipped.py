@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 
@@ -15,6 +16,7 @@ def derivations_directory() -> Path:
     return _shipped("derivations")
 
 
+@cache
 def _shipped(name: str) -> Path:
     package = Path(__file__).resolve().parents[1]
     packaged = package / f"_{name}"

@@ -23,11 +23,16 @@ def load_system(reference: str, changes: Mapping[tuple[str, ...], str] | None = 
 
     InputError names file, line and key of whatever does not fit (symsim/inputs/system.py has the schema).
     """
-    return changed_system(system_document(reference), changes or {})
+    document, system = _read(reference)
+    return changed_system(document, changes) if changes else system
 
 
 def system_document(reference: str) -> Document:
     """The file of a system, by name or path; InputError for a name that there is not, and for what does not fit."""
+    return _read(reference)[0]
+
+
+def _read(reference: str) -> tuple[Document, System]:
     names = list_systems()
     if reference in names:
         path = str(models_directory() / "systems" / f"{reference}.yaml")
@@ -41,8 +46,7 @@ def system_document(reference: str) -> Document:
         hint = nearest(reference, names, "'symsim list systems' has them")
         raise InputError(f"no system or file is named '{cut(reference)}': {hint}")
     document = read_yaml(path)
-    validate(System, document.data, path, document)
-    return document
+    return document, validate(System, document.data, path, document)
 
 
 def changed_system(document: Document, changes: Mapping[tuple[str, ...], str]) -> System:
