@@ -33,6 +33,12 @@ def document(name: str) -> dict[str, Any]:
 
 
 @cache
+def identifiers(name: str) -> list[str]:
+    """Of SimuMax's rows, or of Megatron-Bridge's, in the order of the file."""
+    return [row.id for row in {"simumax": measured_simumax, "published": measured_bridge}[name].rows(document(name))]
+
+
+@cache
 def derived(identifier: str, causal: str = "full") -> Result:
     case = next(c for c in ALL if c.id == identifier)
     return derive(case.architecture, case.strategy, {**case.assumptions, "causal": causal})
@@ -125,7 +131,7 @@ def _simumax_row(case: Case) -> dict[str, Any]:
     """The case's row of simumax.yaml."""
     data = document("simumax")
     printed = [row for section in ("b200_release_v1_2", "b200_vpp_preview", "a100_pcie") for row in data[section]]
-    return printed[[row.id for row in measured_simumax.rows(data)].index(case.id)]
+    return printed[identifiers("simumax").index(case.id)]
 
 
 def _simumax_output(case: Case) -> Any:
@@ -298,6 +304,5 @@ def test_the_batch_says_which_variant_of_a_recipe_ran(case: Case | None) -> None
 def _printed(case: Case) -> tuple[float, float]:
     """(tokens/s/GPU, model TFLOP/s/GPU) of the case's row."""
     rows = [one for printed in document("published")["megatron_bridge_performance"]["rows"] for one in measured_bridge._apart(printed)]
-    identifiers = [r.id for r in measured_bridge.rows(document("published"))]
-    row = rows[identifiers.index(case.id)]
+    row = rows[identifiers("published").index(case.id)]
     return row["tokens_per_s_per_gpu"], row["model_tflops_per_gpu"]
