@@ -54,8 +54,8 @@ def section() -> str:
         "|---|---|---|---|",
     ]
     for mixer, has in mixer_cases.MIXERS.items():
-        kept = [(a.modelling, found == ours) for _, a, kind, found, ours in mixer_cases.kept_cases() if has(a, kind)]
-        counted = [(a.modelling, found == ours) for _, a, found, ours in mixer_cases.flop_cases() if any(has(a, k) for k in a.layer_kinds.values())]
+        kept = [(a.modelling, found == ours()) for _, a, kind, found, ours in mixer_cases.kept_cases() if has(a, kind)]
+        counted = [(a.modelling, found == ours()) for _, a, found, ours in mixer_cases.flop_cases() if any(has(a, k) for k in a.layer_kinds.values())]
         names = ", ".join(f"`{name}`" for name in sorted({name for name, _ in kept + counted}))
         said = [f"{sum(equal for _, equal in rows)} of {len(rows)}" for rows in (counted, kept)]
         lines.append(f"| {mixer} | {names} | {said[0]} | {said[1]} |")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -145,28 +145,35 @@ def flops_elsewhere(result: Result) -> int:
 
 
 @cache
-def flop_cases() -> tuple[tuple[str, Architecture, int, int], ...]:
+def flop_cases() -> tuple[tuple[str, Architecture, int, Callable[[], int]], ...]:
     """(case, model, FLOPs that torch counts, those here)."""
     return tuple(_flop_cases())
 
 
-def _flop_cases() -> Iterator[tuple[str, Architecture, int, int]]:
+def _flop_cases() -> Iterator[tuple[str, Architecture, int, Callable[[], int]]]:
+    def ours(architecture: Architecture, b: int, s: int) -> int:
+        return flops_elsewhere(_derived(architecture, b, s))
+
     for name, counted in FLOPS.items():
         architecture = _read(CONFIGS[name] if name in CONFIGS else test_eager_bytes.MEASURED[name][0])
-        yield name, architecture, counted, flops_elsewhere(_derived(architecture, ROWS, TOKENS))
+        yield name, architecture, counted, partial(ours, architecture, ROWS, TOKENS)
     for name, row in FAMILIES["families"].items():
         architecture = _read(row["config"])
         if row["flops"] is not None and any(has(architecture, kind) for has in MIXERS.values() for kind in architecture.layer_kinds.values()):
-            yield name, architecture, row["flops"], flops_elsewhere(_derived(architecture, *_SIZE))
+            yield name, architecture, row["flops"], partial(ours, architecture, *_SIZE)
 
 
 @cache
-def kept_cases() -> tuple[tuple[str, Architecture, LayerKind, int, int], ...]:
+def kept_cases() -> tuple[tuple[str, Architecture, LayerKind, int, Callable[[], int]], ...]:
     """(case, model, kind of layer, bytes that torch keeps, those here)."""
     return tuple(_kept_cases())
 
 
-def _kept_cases() -> Iterator[tuple[str, Architecture, LayerKind, int, int]]:
+def _kept_cases() -> Iterator[tuple[str, Architecture, LayerKind, int, Callable[[], int]]]:
+    def ours(architecture: Architecture, kind: str, b: int, s: int, kernel: str) -> int:
+        result = _derived(architecture, b, s, kernel)
+        return sum(int(item.bytes.evaluate(result.numbers)) for item in result.lowered.blocks[spelt(kind)].saved)
+
     cases = [(name, *case[:6]) for name, case in test_eager_bytes.MEASURED.items()]
     cases += [(name, config, layer, "eager", b, s, kept) for name, (config, layer, b, s, kept) in KEPT.items()]
     cases += [(f"{name}, layer {layer}", row["config"], int(layer), "eager", *_SIZE, kept)
@@ -175,6 +182,4 @@ def _kept_cases() -> Iterator[tuple[str, Architecture, LayerKind, int, int]]:
         architecture = _read(config)
         kind = _kinds(architecture)[layer]
         if any(has(architecture, architecture.layer_kinds[kind]) for has in MIXERS.values()):
-            result = _derived(architecture, b, s, kernel)
-            saved = sum(int(item.bytes.evaluate(result.numbers)) for item in result.lowered.blocks[spelt(kind)].saved)
-            yield name, architecture, architecture.layer_kinds[kind], kept, saved
+            yield name, architecture, architecture.layer_kinds[kind], kept, partial(ours, architecture, kind, b, s, kernel)
