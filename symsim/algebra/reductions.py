@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any, Protocol
 
 from symsim.algebra.expr import Call, Expr, Monomial, Number, expr, function, symbol
@@ -316,13 +316,24 @@ class Over(Protocol):
 def reduced(call: Call, over: Over, rising: Collection[Expr] = ()) -> Any:
     """The value of a reduction. rising: expressions of which a stage has no less than one that holds no more."""
 
+    apart = cache(named)
+
     def of(rank: Rank, body: Expr, given: Mapping[str, Any]) -> Any:
-        inner, nodes = named(body)
+        inner, nodes = apart(body)
         own = dict(given)
         for name, pair in nodes.items():
             if name not in own:
                 own[name] = over.mean([over.at(stage, pair.arguments[0], own) for stage in rank])
         return over.at(rank[0], inner, own)
+
+    known: dict[tuple[Any, ...], tuple[Rank, Any]] = {}
+
+    def alone(rank: Rank, body: Expr) -> Any:
+        # what a rank holds is told apart by which it is, as long as it is kept
+        key = (body, *map(id, rank))
+        if key not in known:
+            known[key] = rank, of(rank, body, {})
+        return known[key][1]
 
     body, by, pairs = call.arguments[0], call.arguments[-1], paired(call)
     if call.function == "stages_sum":
@@ -334,15 +345,15 @@ def reduced(call: Call, over: Over, rising: Collection[Expr] = ()) -> Any:
         # a path along the ranks grows or shrinks steadily over equal ones, so that one of their ends has the longest
         found = []
         for rank, place, earlier, later in over.between():
-            beside = {name: over.total([(of(own, inner, {}), count) for own, count in earlier]) for name, inner in before.items()}
-            beside |= {name: over.total([(of(own, inner, {}), count) for own, count in later]) for name, inner in after.items()}
+            beside = {name: over.total([(alone(own, inner), count) for own, count in earlier]) for name, inner in before.items()}
+            beside |= {name: over.total([(alone(own, inner), count) for own, count in later]) for name, inner in after.items()}
             found.append((rank, of(rank, body, {"i": place, **beside})))
         return over.largest(found)
     if after:
         # of consecutive equal ranks any one waits as long, and the last is the first to count when micro-batches are few
         found = []
         for rank, last, later in over.waiting(pairs):
-            behind = {name: over.total([(of(own, inner, {}), count) for own, count in later]) for name, inner in after.items()}
+            behind = {name: over.total([(alone(own, inner), count) for own, count in later]) for name, inner in after.items()}
             found.append((rank, of(rank, body, {"i": last, **behind})))
         return over.largest(found)
     if by.symbols() & set(over.placed):
