@@ -125,6 +125,8 @@ def test_each_fact_of_module_code_shows(fact, monkeypatch):
         "sinks_in_fp32": "gpt-oss-20b",
         "sinks_scale_result": "gpt-oss-20b",
         "norm_by_steps": "gpt3-175b",
+        "qkv_indexed": "gpt2",
+        "qkv_heads_first": "gpt2",
     }
     model = elsewhere.get(fact, model)
     strategy = "fusion=eager,tuner_type=lora,target_modules=all_linear" if fact in ("router_is_linear", "linears_of_its_own") else "fusion=eager"

@@ -1,16 +1,18 @@
 """autograd: the kernels that PyTorch runs for the derivative of an operation, where a module runs operation by operation, and what each moves.
 
 A product of two tensors gives each its own product with the gradient, and sums that of one that was repeated along some dimensions; a power,
-a root and a mean have the operations of their formulas; a tensor that several operations read has their gradients added up. (torch
-tools/autograd/derivatives.yaml, csrc/autograd/FunctionsManual.cpp, input_buffer.cpp; aten/native/cuda/layer_norm_kernel.cu, whose backward
-is two kernels.)
+a root and a mean have the operations of their formulas; a tensor that several operations read has their gradients added up. The gradient of a
+tensor whose parts are read is one copy of those of a split, laid side by side; each part that is taken by indices fills a whole with zeros and
+is copied there, and the wholes are added up. Such a whole lies as it is written down, and is copied into the order of what the heads were
+transposed from. (torch tools/autograd/derivatives.yaml, csrc/autograd/FunctionsManual.cpp, input_buffer.cpp; aten/native/TensorShape.cpp
+slice_backward; aten/native/cuda/layer_norm_kernel.cu, whose backward is two kernels.)
 """
 
 from __future__ import annotations
 
 from symsim.algebra.expr import ZERO, Expr
 from symsim.ir.block import WIDTHS, Block, Op
-from symsim.ir.operations import OPERATIONS, CrossEntropy, Norm
+from symsim.ir.operations import OPERATIONS, CrossEntropy, Norm, View
 from symsim.lowering.communicate import Placed
 from symsim.lowering.differentiate import BackwardOp, elements
 
@@ -21,20 +23,24 @@ def forward(placed: Placed, op: Op) -> list[Expr]:
 
 
 def derivative(placed: Placed, kernel: BackwardOp) -> list[Expr]:
-    """Bytes of each kernel of an operation's derivative, with the sums of the gradients of what it reads; none where a gradient is handed on."""
-    return [*_of_operation(placed, kernel), *sums(placed, kernel.forward)]
+    """Bytes of each kernel of an operation's derivative: before it what puts the gradient of its result together, behind it the sums of the
+    gradients of what it reads; none where a gradient is handed on."""
+    return [*joined(placed, kernel.forward), *_of_operation(placed, kernel), *sums(placed, kernel.forward)]
 
 
 def _of_operation(placed: Placed, kernel: BackwardOp) -> list[Expr]:
     op, tensors = placed.block.ops[kernel.forward], placed.block.tensors
     whole = _bytes(placed, op.outputs[0])
     row = OPERATIONS[op.kind]
+    if row.negates:
+        return [moved for operand in op.inputs[1:2] if _needs(placed.block, operand) for moved in _negated(placed, operand, whole)]
     if row.hands_on:
         return []
     if row.keeps == "partners":
         return [moved for operand in _trained(placed.block, op) for moved in _product(placed, op, operand)]
     if row.derivative:
-        return [times * whole for times in row.derivative]
+        first, *others = (times * whole for times in row.derivative)
+        return [first + elements(placed, op.outputs[0]) * row.masks, *others]
     moved = sum((_bytes(placed, t) for t in (*kernel.reads, *kernel.writes)), ZERO) + elements(placed, op.inputs[0]) * row.masks
     weights = any(tensors[t].kind == "parameter" and tensors[t].gradient for t in op.inputs)
     if row.inner == "statistics" and op.of(Norm).norm == "LayerNorm" and weights:
@@ -51,6 +57,12 @@ def _product(placed: Placed, op: Op, operand: str) -> list[Expr]:
     if set(tensors[operand].dims) != set(tensors[op.outputs[0]].dims) or tensors[operand].dtype != tensors[op.outputs[0]].dtype:
         made.append(whole + _bytes(placed, operand))
     return made
+
+
+def _negated(placed: Placed, operand: str, whole: Expr) -> list[Expr]:
+    """The gradient of what is subtracted: that of the result, negated; summed where the operand was repeated."""
+    own = _bytes(placed, operand)
+    return [2 * whole] if own == whole else [2 * whole, whole + own]
 
 
 def sums(placed: Placed, index: int) -> list[Expr]:
@@ -70,10 +82,38 @@ def of_bias(placed: Placed, index: int) -> list[Expr]:
 
 
 def joined(placed: Placed, index: int) -> list[Expr]:
-    """Bytes of the copies that lay the gradients of the slices of a product's result side by side."""
-    tensors, made = placed.block.tensors, placed.block.ops[index].outputs[0]
-    slices = [t for t, tensor in tensors.items() if tensor.view_of == made and _needs(placed.block, t)]
-    return [2 * _bytes(placed, made)] if len(slices) > 1 and any(elements(placed, t) != elements(placed, made) for t in slices) else []
+    """Bytes of the kernels that put the gradient of an operation's result together from those of its parts."""
+    return _assembled(placed, placed.block.ops[index].outputs[0])
+
+
+def _assembled(placed: Placed, name: str) -> list[Expr]:
+    """Of a tensor and, before it, of its parts and what they are views of in turn."""
+    block, whole = placed.block, _bytes(placed, name)
+    readers = [op for op in block.ops if name in op.inputs]
+    views = [(op, t) for op in readers for t in op.outputs if op.is_view and block.tensors[t].view_of == name and _needs(block, t)]
+    made = [moved for _, t in views for moved in _assembled(placed, t)]
+    indexed = [t for op, t in views if op.of(View).indexed]
+    split = [t for _, t in views if t not in indexed]
+    if len(split) > 1 and any(elements(placed, t) != elements(placed, name) for t in split):
+        made.append(2 * whole)
+    made += [moved for t in indexed for moved in (whole, 2 * _bytes(placed, t)) if moved]
+    others = bool(split) or any(_contributes(block, op) for op in readers)
+    made += [3 * whole] * (len(indexed) - 1 + others if indexed else 0)
+    if not _is_transposed(block, name) and any(_reads_heads_first(op) for op in readers):
+        made.append(2 * whole)
+    return made
+
+
+def _reads_heads_first(op: Op) -> bool:
+    return OPERATIONS[op.kind].heads_first or (op.is_view and op.of(View).heads_first)
+
+
+def _is_transposed(block: Block, name: str) -> bool:
+    """Whether it is a view of heads that were transposed, or a cast of such."""
+    maker = next((op for op in block.ops if name in op.outputs), None)
+    if maker is None or not OPERATIONS[maker.kind].casts:
+        return maker is not None and maker.is_view and maker.of(View).heads_first
+    return _is_transposed(block, maker.inputs[0])
 
 
 def _contributes(block: Block, op: Op) -> bool:
@@ -90,9 +130,10 @@ def _overlap(placed: Placed, one: str, other: str) -> bool:
 
 
 def _views(block: Block, name: str) -> list[str]:
-    """A tensor and what it is a view of."""
+    """A tensor and what it is a view of, as far as it is no part by indices, whose gradient is added to others' as a whole."""
     parent = block.tensors[name].view_of
-    return [name, *(_views(block, parent) if parent else ())]
+    indexed = any(op.is_view and op.of(View).indexed and name in op.outputs for op in block.ops)
+    return [name, *(_views(block, parent) if parent and not indexed else ())]
 
 
 def _trained(block: Block, op: Op) -> list[str]:

@@ -14,7 +14,7 @@ from symsim.frameworks.kernels import (
 )
 from symsim.frameworks.primitives import cast, in_order, run
 from symsim.ir.block import Dim, Op, Tensor
-from symsim.ir.operations import Attention, Rope
+from symsim.ir.operations import Attention, Rope, View
 
 
 def tables(k: Kernels, head: str, fraction: float, tokens: str = "s") -> list[str]:
@@ -55,23 +55,39 @@ def eager_rope(k: Kernels, op: Op) -> None:
     b, s, heads, d = k.dims_of(x)
     made = tables(k, op.of(Rope).head, op.of(Rope).fraction, _tokens(k, x))
     code, part, turns = module_code(k.profile.model), x, k.tensors[made[0]].dims[-1]
-    if _in_halves(k, made) and turns != d:
-        part = k.make("turned_part", (*k.dims_of(x)[:-1], turns), k.tensors[x].dtype, view_of=x)
-        k.emit("view", [x], [part], name="split")
     joined, dtype = op.of(Rope).fraction < 1 or code.rotary_concatenates, "fp32" if code.rotary_widened else k.tensors[made[0]].dtype
+    beside = []
+    if _in_halves(k, made) and joined:
+        part, *beside = _parts(k, x, turns)
     if not joined and len(made) == 2 and k.types is None and dtype == k.tensors[y].dtype:
         _turned(k, part, made, dtype, into=y)
         return
     turned = _turned(k, part, made, dtype)
     if joined:
-        run(k, "cat", [turned] if part == x else [turned, x], (b, heads, s, d), into=y)
+        run(k, "cat", [turned, *beside], (b, heads, s, d), into=y)
     else:
         cast(k, turned, k.tensors[y].dtype, into=y)
 
 
+def _parts(k: Kernels, x: str, turns: str) -> list[str]:
+    """What of every head is turned, and what is not: taken by indices, also where that is nothing."""
+    *others, d = k.dims_of(x)
+    rest = f"{d}_beside_rotary"
+    k.dims.setdefault(rest, Dim(k.dims[d].size - k.dims[turns].size))
+    sizes = {"turned_part": turns, "passed_part": rest}
+    parts = [k.make(name, (*others, size), k.tensors[x].dtype, view_of=x) for name, size in sizes.items() if size != d]
+    k.emit("view", [x], parts, name="split", attrs=View(indexed=True, heads_first=not module_code(k.profile.model).rotary_tokens_first))
+    return parts if turns != d else [x, *parts]
+
+
 def _turned(k: Kernels, x: str, made: list[str], dtype: str, into: str = "") -> str:
     """A product with complex numbers, or two with cosines and sines and their sum: of the sines, with x whose halves change places."""
-    factors = [x, run(k, "rotate_half", [x])] if _in_halves(k, made) else [x, x]
+    code = module_code(k.profile.model)
+    if code.rotary_widened:
+        transposed = k.make("transposed", k.dims_of(x), k.tensors[x].dtype, view_of=x)
+        k.emit("view", [x], [transposed], name="transpose", attrs=View(heads_first=True))
+        x = cast(k, transposed, "fp32")
+    factors = [x, run(k, "rotate_pairs" if code.rotary_tokens_first else "rotate_half", [x])] if _in_halves(k, made) else [x, x]
     turned = [run(k, "mul", [part, table], dtype=dtype) for part, table in zip(factors, made, strict=False)]
     return run(k, "add", turned, into=into) if len(turned) == 2 else turned[0]
 
@@ -89,12 +105,17 @@ def _tokens(k: Kernels, x: str) -> str:
 def eager_mla_rope(k: Kernels, op: Op) -> None:
     """Multi-head latent attention puts the turned part beside the other one: new storage [b a s d]."""
     b, s, heads, d = k.dims_of(op.outputs[0])
-    part = op.inputs[-1]
+    part, beside = op.inputs[-1], op.inputs[0]
     if op.kind == "rope_part":
-        part = k.make("turned_part", (*k.dims_of(part)[:-1], op.of(Rope).head), k.tensors[part].dtype, view_of=part)
-        k.emit("view", [op.inputs[0]], [part], name="split")
+        whole = k.dims_of(part)
+        passed = f"{whole[-1]}_beside_rotary"
+        k.dims.setdefault(passed, Dim(k.dims[whole[-1]].size - k.dims[op.of(Rope).head].size))
+        sizes = {"passed_part": passed, "turned_part": op.of(Rope).head}
+        parts = [k.make(name, (*whole[:-1], size), k.tensors[part].dtype, view_of=part) for name, size in sizes.items()]
+        k.emit("view", [part], parts, name="split", attrs=View(heads_first=True))
+        beside, part = parts
     made = tables(k, op.of(Rope).head, 1)
-    run(k, "cat", [op.inputs[0], _turned(k, part, made, k.tensors[part].dtype)], (b, heads, s, d), into=op.outputs[0])
+    run(k, "cat", [beside, _turned(k, part, made, k.tensors[part].dtype)], (b, heads, s, d), into=op.outputs[0])
 
 
 def eager_pack(k: Kernels, op: Op) -> None:

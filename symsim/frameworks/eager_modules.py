@@ -99,6 +99,12 @@ class ModuleCode:
     """The gated activation works on fp32 copies of both its operands."""
     glu_clamps: bool = False
     """What is activated, and what it is multiplied with, are clamped."""
+    qkv_indexed: bool = False
+    """Queries, keys and values are taken by indices from what one linear module makes of all, not by a split."""
+    qkv_heads_first: bool = False
+    """They are taken from heads that are transposed already."""
+    rotary_tokens_first: bool = False
+    """apply_rotary_pos_emb turns queries and keys before their heads are transposed."""
     picks_heads: bool = False
     """_split_heads takes keys and values by a list of one index, which autograd keeps."""
     linears_of_its_own: frozenset[str] = frozenset()
@@ -106,7 +112,7 @@ class ModuleCode:
 
 
 _OLMO2 = ModuleCode(norm_weight_in_fp32=True, rotary_in_fp32=True)
-_CENTRED = ModuleCode(centred_norm=True)
+_CENTRED = ModuleCode(centred_norm=True, rotary_widened=True)
 _GEMMA4 = ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, norm_by_power=True, router_is_linear=True)
 _ROUTER = ModuleCode(router_in_fp32=True)
 _WIDE_ROUTER = ModuleCode(router_in_fp32=True, router_weight_in_fp32=True)
@@ -120,11 +126,12 @@ MODULE_CODE = {
     "bailing_hybrid": ModuleCode(router_in_fp32=True, gated_norm_in_fp32=True, decay_bounded=True),
     "beam": ModuleCode(queries_scaled="unturned_by_table", router_in_fp32=True, norm_weight_in_fp32=True, rotary_in_fp32=True, glu_in_fp32=True),
     "biogpt": ModuleCode(softmax_in_compute_type=True),
-    "codegen": ModuleCode(scores_in_fp32=True, rotary_in_fp32=True, rotary_repeated_by_call=True),
+    "bloom": ModuleCode(qkv_indexed=True),
+    "codegen": ModuleCode(scores_in_fp32=True, rotary_in_fp32=True, rotary_repeated_by_call=True, rotary_tokens_first=True),
     "cohere": _CENTRED,
     "cohere2": _CENTRED,
-    "cohere2_moe": ModuleCode(centred_norm=True, chosen_first=True, router_casts_weights=True),
-    "cohere_compass_text": ModuleCode(centred_norm=True, rotary_by_row=True),
+    "cohere2_moe": ModuleCode(centred_norm=True, chosen_first=True, router_casts_weights=True, rotary_widened=True),
+    "cohere_compass_text": ModuleCode(centred_norm=True, rotary_by_row=True, rotary_widened=True),
     "dbrx": ModuleCode(router_is_linear=True, router_in_compute_type=True),
     "cosmos3_edge_text": ModuleCode(rotary_by_row=True),
     "deepseek_v2": ModuleCode(router_in_fp32=True, rotary_complex=True),
@@ -151,7 +158,7 @@ MODULE_CODE = {
         shared_experts_first=True,
     ),
     "exaone_moe": _ROUTER,
-    "falcon": ModuleCode(softmax_in_compute_type=True, picks_heads=True),
+    "falcon": ModuleCode(softmax_in_compute_type=True, picks_heads=True, qkv_indexed=True),
     "flex_olmo": ModuleCode(norm_weight_in_fp32=True, rotary_in_fp32=True, router_casts_weights=True),
     "flint": ModuleCode(router_in_fp32=True, norm_weight_in_fp32=True, scores_in_fp32=True),
     "gemma3n_text": _GEMMA4,
@@ -165,8 +172,8 @@ MODULE_CODE = {
     "gpt-sw3": ModuleCode(softmax_in_compute_type=True),
     "gpt2": ModuleCode(softmax_in_compute_type=True),
     "gpt_neo": ModuleCode(scores_in_fp32=True),
-    "gptj": ModuleCode(scores_in_fp32=True, rotary_repeated_by_call=True),
-    "gpt_neox": ModuleCode(rotary_concatenates=True),
+    "gptj": ModuleCode(scores_in_fp32=True, rotary_repeated_by_call=True, rotary_tokens_first=True),
+    "gpt_neox": ModuleCode(rotary_concatenates=True, qkv_heads_first=True),
     "gpt_oss": ModuleCode(norm_weight_in_fp32=True, top_k_first=True, rotary_concatenates=True, rotary_half=True, softmax_in_compute_type=True),
     "helium": ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, rotary_repeated=True),
     "hunyuan_v1_moe": ModuleCode(router_in_fp32=True, router_weight_in_fp32=True, router_is_linear=True, shared_experts_first=True),
@@ -216,13 +223,13 @@ MODULE_CODE = {
     "olmo2": _OLMO2,
     "olmo3": _OLMO2,
     "olmo_hybrid": _OLMO2,
-    "persimmon": ModuleCode(rotary_concatenates=True),
+    "persimmon": ModuleCode(rotary_concatenates=True, qkv_indexed=True),
     "mellum": ModuleCode(router_casts_weights=True),
     "sarvam_mla": _WIDE_ROUTER,
     "sarvam_moe": ModuleCode(router_in_fp32=True, router_weight_in_fp32=True, rotary_concatenates=True),
     "solar_open": _ROUTER,
     "olmoe": ModuleCode(router_casts_weights=True),
-    "phi3": ModuleCode(rotary_concatenates=True),
+    "phi3": ModuleCode(rotary_concatenates=True, qkv_indexed=True),
     "phimoe": ModuleCode(sparsemixer=True, router_is_linear=True),
     "qwen2_moe": ModuleCode(router_casts_weights=True, shared_experts_first=True),
     "qwen3_moe": ModuleCode(router_casts_weights=True),

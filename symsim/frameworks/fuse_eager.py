@@ -35,7 +35,7 @@ from symsim.frameworks.padding import PADDING
 from symsim.frameworks.primitives import cast, dropped, in_order, run, unique
 from symsim.frameworks.selective_scan import eager_selective_scan
 from symsim.ir.block import Op
-from symsim.ir.operations import PRODUCTS, Activation, CrossEntropy, Exchange, Norm, Projection, Rope, TopK
+from symsim.ir.operations import PRODUCTS, Activation, CrossEntropy, Exchange, Norm, Projection, Rope, TopK, View
 
 
 def declared_primitive(k: Kernels, op: Op) -> None:
@@ -65,7 +65,8 @@ def eager_linear(k: Kernels, op: Op) -> None:
         saves = [x, run(k, "clamp", [parameters[0]], kind="index")]
     joined = code.shared_gate_up_joined and op.module == "shared_experts"
     if (at.fused or joined) and count > 1:
-        joined_linear(k, op, x, saves)
+        heads = op.module == "attention"
+        joined_linear(k, op, x, saves, parts=View(indexed=heads and code.qkv_indexed, heads_first=heads and code.qkv_heads_first))
         return
     apart = 0
     if at.together > 1:
@@ -97,7 +98,10 @@ def eager_norm(k: Kernels, op: Op) -> None:
         statistics = [k.make(n, rows, "fp32", "index") for n in ("mean", "rstd")]
         x = cast(k, x, "fp32") if code.norm_in_fp32 else x
         shifted = [run(k, "add", parameters[:1], kind="index")] if op.of(Norm).unit_offset else []
-        k.emit("norm", [x, *parameters], [y, *statistics], saves=[x, *statistics, *shifted], attrs=op.attrs)
+        normed = k.make("normed", k.dims_of(x), "fp32") if code.norm_in_fp32 and precision != "fp32" else y
+        k.emit("norm", [x, *parameters], [normed, *statistics], saves=[x, *statistics, *shifted], attrs=op.attrs)
+        if normed != y:
+            cast(k, normed, precision, into=y)
         return
     x = cast(k, x, "fp32")
     if op.of(Norm).norm == "LayerNorm":
@@ -161,13 +165,15 @@ def eager_activation(k: Kernels, op: Op) -> None:
         result = run(k, "mul", [gate, run(k, "sigmoid", [run(k, "scale", [gate])])], into=result)
     elif function == "relu2":
         result = run(k, "pow", [run(k, "relu", [gate])], into=result)
-    elif function == "xielu":  # where(x > 0, a x x, (expm1(min(x, eps)) - x) b) + x / 2
+    elif function == "xielu":  # where(x > 0, a x x + x / 2, (expm1(min(x, eps)) - x) b + x / 2)
         slopes = [k.make(name, ["one"], k.tensors[gate].dtype, "index") for name in ("slope_above", "slope_below")]
         k.emit("constant", [], slopes, name="slopes")
-        above = run(k, "times_number", [run(k, "times_number", [gate, slopes[0]])])
-        below = run(k, "times_number", [run(k, "sub", [run(k, "exp", [run(k, "scale", [gate])]), gate]), slopes[1]])
-        chosen = run(k, "masked_fill", [above, below, run(k, "scale", [gate], dtype="bool", kind="index")])
-        result = run(k, "add", [chosen, run(k, "scale", [gate])], into=result)
+        is_above = run(k, "scale", [gate], dtype="bool", kind="index")
+        above = run(k, "mul", [run(k, "times_number", [gate, slopes[0]]), gate])
+        above = run(k, "add", [above, run(k, "scale", [gate])])
+        below = run(k, "times_number", [run(k, "sub", [run(k, "expm1", [run(k, "minimum", [gate])]), gate]), slopes[1]])
+        below = run(k, "add", [below, run(k, "scale", [gate])])
+        result = run(k, "where", [above, below, is_above], into=result)
     else:
         result = run(k, "gelu" if function.startswith("gelu") else function, [gate], into=result)
     if wide:

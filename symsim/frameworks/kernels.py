@@ -166,9 +166,12 @@ def einsum(
     k.emit(kind, [x, *parameters], [y], saves=[x] if saves is None else saves, products=[says.product], einsums=(says,), name=name, attrs=attrs)
 
 
-def joined_linear(k: Kernels, op: Op, x: str, saves: Iterable[str] | None = None, attrs: Projection | None = None, name: str = "") -> None:
+def joined_linear(
+    k: Kernels, op: Op, x: str, saves: Iterable[str] | None = None, attrs: Projection | None = None, name: str = "", parts: View | None = None
+) -> None:
     """Several projections of one input as one GEMM whose output is split by views: `x, w_1 -> y_1` and `x, w_2 -> y_2` are
-    `x, w -> y` over a dimension that has the new ones of all side by side. name: of the GEMM where the operation has others."""
+    `x, w -> y` over a dimension that has the new ones of all side by side. name: of the GEMM where the operation has others. parts: how they are
+    taken, a split where nothing is said."""
     at, says = attrs or op.of(Projection), op.einsums[0]
     new = [[d for d in e.result if d not in e.operands[0]] for e in op.einsums]
     width = f"{op.name.rsplit('.', 1)[-1]}[{'+'.join('*'.join(n) for n in new)}]"
@@ -180,13 +183,13 @@ def joined_linear(k: Kernels, op: Op, x: str, saves: Iterable[str] | None = None
     if at.bias:
         parameters.append(k.make("bias", [*chosen, width], k.tensors[op.inputs[1]].dtype, "parameter"))
     count = len(op.einsums)
-    for made, parts in zip(parameters, (op.inputs[1 : 1 + count], op.inputs[1 + count :]), strict=False):
-        k.retype(made, gradient=any(k.tensors[t].gradient for t in parts), borrowed=all(k.tensors[t].borrowed for t in parts))
+    for made, of in zip(parameters, (op.inputs[1 : 1 + count], op.inputs[1 + count :]), strict=False):
+        k.retype(made, gradient=any(k.tensors[t].gradient for t in of), borrowed=all(k.tensors[t].borrowed for t in of))
     y = k.make("out", joint.result, k.tensors[op.outputs[0]].dtype)
     einsum(k, x, parameters, y, joint, at, saves=saves, name=name)
     for output in op.outputs:
         k.retype(output, view_of=y, dtype=k.tensors[y].dtype)
-    k.emit("view", [y], op.outputs, name="split")
+    k.emit("view", [y], op.outputs, name="split", attrs=parts)
 
 
 def grouped(k: Kernels, op: Op, x: str, saves: Iterable[str], attrs: Projection) -> None:

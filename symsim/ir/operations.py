@@ -242,10 +242,13 @@ class Exchange:
 @dataclass(frozen=True)
 class View:
     """whole: on every rank that splits heads and widths, all of it: a redistribution that a layer asks for; sequence: on those that split
-    sequences too."""
+    sequences too. indexed: parts are taken by indices, each of whose gradients fills a whole; else by a split, which lays them side by side.
+    heads_first: of heads as they are transposed for attention."""
 
     whole: bool = False
     sequence: bool = False
+    indexed: bool = False
+    heads_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -333,7 +336,9 @@ class Operation:
     casts: bool = False
     whole_sequences: bool = False
     any_token: bool = False  # a token of its result may be any of what it reads: sequence parallelism gathers that
-    hands_on: bool = False  # PyTorch's derivative hands on the gradient that it is given (AddBackward0)
+    hands_on: bool = False  # PyTorch's derivative hands on the gradient that it is given, or parts of it (AddBackward0, CloneBackward0, CatBackward0)
+    negates: bool = False  # or, of what is subtracted, the negated one
+    heads_first: bool = False  # reads heads as they are transposed for attention, and fills their gradient in that order
     # bytes an element that backward moves besides gradient, input and result
     masks: int = 0
     # tensors like the result that PyTorch's formula of the derivative makes on its way
@@ -429,7 +434,12 @@ OPERATIONS: dict[str, Operation] = {
     "all_to_all": _sends(_REDISTRIBUTION, "all_to_all"),
     "slice": replace(_REDISTRIBUTION, transpose=between("shard", "whole")),
     "regroup": _sends(_REDISTRIBUTION, "all_gather"),
-    **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "silu", "gelu", "gather", "softplus", "log", "times_number")},
+    **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "silu", "gelu", "gather", "softplus", "log")},
+    "times_number": Operation("primitive", keeps="inputs", derivative=(2, 3, 1)),  # the number's gradient is a product's sum
+    # where both are equal half the gradient, and nothing where the other is less: masks of either, of which three kernels more read one each
+    "minimum": Operation("primitive", keeps="inputs", derivative=(1, 1, 2, 3, 2), masks=4),
+    "expm1": Operation("primitive", keeps="result", derivative=(2, 3)),
+    "where": Operation("primitive", keeps="integers", derivative=(2, 2), masks=2),  # a kernel for each of both
     "erf": Operation("primitive", keeps="inputs", derivative=(2, 2, 2, 2, 3)),
     # the power less one, that times the exponent (pow_backward), and times the gradient
     "pow": Operation("primitive", keeps="inputs", between=2, derivative=(2, 2, 3)),
@@ -439,8 +449,11 @@ OPERATIONS: dict[str, Operation] = {
     **{kind: Operation("primitive", keeps="integers") for kind in ("topk", "masked_fill", "dropout")},
     "cast": Operation("primitive", casts=True),
     # forward negates a half and joins both; backward negates one, fills a whole for each and copies it there (slice_backward), and adds them
-    "rotate_half": Operation("primitive", between=1, derivative=(1, 1, 1, 1, 1, 3), kernels=(1, 2)),
-    **{kind: Operation("primitive") for kind in "copy repeat pad cat concat sub sum mean scale choose pick multiplier".split()},
+    "rotate_half": Operation("primitive", between=1, derivative=(1, 1, 1, 1, 1, 3), kernels=(1, 2), heads_first=True),
+    "rotate_pairs": Operation("primitive", between=1, derivative=(1, 1, 1, 1, 1, 3), kernels=(1, 2)),  # the same, before heads are transposed
+    **{kind: Operation("primitive", hands_on=True) for kind in ("copy", "cat")},
+    "sub": Operation("primitive", hands_on=True, negates=True),
+    **{kind: Operation("primitive") for kind in "repeat pad concat sum mean scale choose pick multiplier".split()},
     # masks of what lies inside: a comparison a bound (2 + 1), joined (1 + 1 + 1) where there are two, read; the mean of one bound (8 in all) and of
     # two (14), which the halves of a clamped GLU have (pytorch torch/csrc/autograd/FunctionsManual.cpp clamp_backward)
     "clamp": Operation("primitive", bound="unvectorised", keeps="inputs", masks=5),

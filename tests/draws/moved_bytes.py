@@ -2,9 +2,8 @@
 
     python tests/draws/moved_bytes.py [MODEL_TYPE ...]
 
-Products, attention, lookups and masks are left out on both sides; views move nothing, and what is repeated counts once. A fill and the
-copy behind it, which slice_backward is on CUDA, are one operation here. Needs torch and transformers, runs on the CPU; prints a line a
-model and phase.
+Products, attention, lookups and masks are left out on both sides; views move nothing, and what is repeated counts once. Operations that are
+otherwise on CUDA count as there (`_ON_CUDA`). Needs torch and transformers, runs on the CPU; prints a line a model and phase.
 """
 
 from __future__ import annotations
@@ -24,16 +23,22 @@ ROWS, LENGTH, LAYERS = 2, 128, 2
 _SIZES = {"hidden_size": 128, "intermediate_size": 352, "num_attention_heads": 8, "num_hidden_layers": LAYERS, "vocab_size": 211}
 _GROUPS = {**_SIZES, "num_key_value_heads": 4}
 MODELS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("llama", "qwen2", "olmo2", "granite"), _GROUPS),
-    "qwen3": {**_GROUPS, "head_dim": 16},
-    "phi3": {**_GROUPS, "pad_token_id": 0},
+    **dict.fromkeys(("llama", "qwen2", "olmo2", "granite", "stablelm", "starcoder2", "nemotron"), _GROUPS),
+    **dict.fromkeys(("qwen3", "gemma", "helium"), {**_GROUPS, "head_dim": 16}),
+    **dict.fromkeys(("phi3", "cohere", "olmo", "apertus"), {**_GROUPS, "pad_token_id": 0}),
+    "glm": {**_GROUPS, "head_dim": 16, "pad_token_id": 0},
     "gpt_neox": {**_SIZES, "intermediate_size": 512},
 }
 _VIEWS = frozenset(
     "view _unsafe_view expand t transpose permute slice unsqueeze squeeze detach select as_strided alias split split_with_sizes chunk unbind "
     "reshape lift_fresh unfold diagonal empty empty_like new_empty empty_strided new_empty_strided is_same_size scalar_tensor".split()
 )
-_APART = frozenset("mm bmm addmm baddbmm arange ones_like full lt le ge gt eq where bitwise_and logical_and __and__ triu zeros ones new_ones".split())
+# of an operation's tensors the first so often more, and the second, than once each: slice_backward fills a whole and copies the slice there
+# (aten/native/TensorShape.cpp); what makes the gradients of a norm's weights is a kernel of its own, which reads the gradient and the input again
+# (aten/native/cuda/layer_norm_kernel.cu); the loss of a row takes one number of it, and its gradient their shape alone (aten/native/cuda/Loss.cu)
+_ON_CUDA = {"slice_backward": (1, 0), "native_layer_norm_backward": (1, 1), "nll_loss_forward": (-1, 0), "nll_loss_backward": (0, -1)}
+_APART = frozenset("mm bmm addmm baddbmm arange ones_like full bitwise_and logical_and __and__ triu zeros ones new_ones".split())
+_OF_MASKS = frozenset("lt le ge gt eq ne where".split())
 
 
 def of_torch(model_type: str, directory: str) -> dict[str, int]:
@@ -59,8 +64,12 @@ def of_torch(model_type: str, directory: str) -> dict[str, int]:
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             made, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
-            if name not in _VIEWS | _APART and "attention" not in name and "embedding" not in name:
+            numbers = any(t.is_floating_point() and t.numel() > 1 for t in tree_leaves(args) if isinstance(t, torch.Tensor))
+            apart = _VIEWS | _APART if numbers else _VIEWS | _APART | _OF_MASKS
+            if name not in apart and "attention" not in name and "embedding" not in name:
                 moved[self.phase] += bytes_of((args, kwargs or {})) + bytes_of(made)
+                if name != "native_layer_norm_backward" or isinstance(made[1], torch.Tensor):
+                    moved[self.phase] += sum(times * bytes_of(tensor) for times, tensor in zip(_ON_CUDA.get(name, ()), args))
             return made
 
     config = AutoConfig.for_model(model_type, **MODELS[model_type])
