@@ -62,7 +62,8 @@ def needed(case: Case | None) -> Case:
 @each(ALL)
 def test_a_case_derives(case: Case | None) -> None:
     case = needed(case)
-    assert derived(case.id).value("N") > 0
+    # what has a measured step, test_step_time.py derives
+    assert case.step_seconds or derived(case.id).value("N") > 0
     assert case.step_seconds is None or case.step_seconds > 0
     assert case.memory_bytes is None or case.memory_bytes > 0
     assert case.step_seconds or case.memory_bytes
