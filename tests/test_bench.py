@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from symsim.bench import BENCHMARKS, run
+from symsim.bench import BENCHMARKS, run, walks
 from symsim.bench.figures import Figure
 from symsim.bench.machine import workload
 from symsim.bench.setting import Model, Setting
@@ -34,6 +36,14 @@ TINY = Setting(
     peer_seconds=0.0,
     peer_sequences=4,
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_collected() -> Iterator[None]:
+    """A walk before every timing through all that other tests keep, in every process that is forked, takes most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walks, "gc", SimpleNamespace(collect=lambda: None))
+        yield
 
 
 @cache
