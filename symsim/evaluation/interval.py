@@ -76,9 +76,9 @@ def interval(at: Evaluation, known: Mapping[str, float] | None = None) -> Interv
     return interval_of(float(at.step_numbers["t_step"]), moves(at, known=known), [a.moves for a in at.system.anchored])
 
 
-def interval_of(step: float, made: Moves, anchored: Sequence[Mapping[str, float]] = (), spreads: Spreads | None = None) -> Interval:
+def interval_of(step: float, made: Moves, anchored: Sequence[Mapping[str, float]] = ()) -> Interval:
     """The interval of a step of so many seconds that these kinds move, on a system anchored on steps that its kinds move so."""
-    spreads = spreads or stored()
+    spreads = stored()
     own, run = deviations(made, spreads), spreads.of("run", "estimated")
     left = remaining(own, anchored, spreads) if anchored else own
     shares = {kind: move * left[kind] for kind, move in own.items()}

@@ -236,14 +236,14 @@ def tensor_parallel(keys: Keys, strategy: dict[str, Any]) -> None:
         strategy["tp"] = tp
 
 
-def read_trainer(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], optimizer: str = NEWEST) -> None:
-    """All that TrainingArguments says of a step, in symsim's options and assumptions. Modules run op by op, or compiled. optimizer: by default."""
+def read_trainer(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
+    """All that TrainingArguments says of a step, in symsim's options and assumptions. Modules run op by op, or compiled."""
     strategy["fusion"] = "eager"
     compiled(keys, strategy, *COMPILER)
     deterministic(keys, assumptions, "full_determinism")
     batch(keys, strategy)
     precision(keys, strategy)
     tensor_parallel(keys, strategy)
-    update(keys, strategy, assumptions, default=optimizer)
+    update(keys, strategy, assumptions)
     liger_kernels(keys, "use_liger_kernel", strategy, None)
     recomputation(keys, strategy, assumptions)
