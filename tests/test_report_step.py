@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ from symsim.report import SUFFIXES, gauges, html, plot, render_markdown, timelin
 from symsim.report.amounts import human, percent, rate, seconds
 from symsim.report.assumed import OF_A_SYSTEM
 from symsim.report.content import report
-from symsim.report.document import Equations, Gauges, Point, Roofline, Table, Timeline, as_spans
+from symsim.report.document import Equations, Gauges, Point, Report, Roofline, Table, Timeline, as_spans
 from symsim.report.ink import LINE, Ink
 from symsim.report.kernels import BOUNDS, block_kernels, bounds, stage_kernels
 from symsim.report.machine import symbol_of
@@ -60,12 +61,17 @@ def made(case: str) -> Result:
     return _made[case]
 
 
+@cache
+def document(case: str) -> Report:
+    return report(made(case))
+
+
 def step(case: str) -> Step:
     return Step(made(case))
 
 
 def parts(case: str, kind: type) -> list:
-    return [p for s in report(made(case)).sections for p in s.parts if isinstance(p, kind)]
+    return [p for s in document(case).sections for p in s.parts if isinstance(p, kind)]
 
 
 # numbers
@@ -220,7 +226,7 @@ def test_a_bar_is_as_long_as_its_share() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_chapters(case: str) -> None:
-    headings = [s.heading for s in report(made(case)).sections if s.level == 1]
+    headings = [s.heading for s in document(case).sections if s.level == 1]
     assert headings == [
         *("The answer", "The step", "The pipeline", "A stage", "Memory", "The model", "Blocks", "Kernels"),
         *("The machine", "Assumptions", "Notation", "Sources"),
@@ -243,12 +249,12 @@ def test_without_a_system_nothing_of_it_is_shown() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_symbol_is_defined(case: str) -> None:
-    assert undefined(report(made(case))) == set()
+    assert undefined(document(case)) == set()
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_formulas_fit_their_line_and_a_section_a_page(case: str) -> None:
-    for section in report(made(case)).sections:
+    for section in document(case).sections:
         lines = [(e, line) for p in section.parts if isinstance(p, Equations) for e in p.equations for line in e.lines]
         assert len(lines) <= 50, section.heading
         for equation, line in lines:
@@ -293,7 +299,7 @@ def test_the_first_page_says_how_long_kernels_wait_for_the_host() -> None:
 def test_system_table_holds_every_number(case: str) -> None:
     result = made(case)
     assert result.system is not None
-    (table,) = (p for s in report(result).sections if s.heading == "The machine" for p in s.parts[1:2])
+    (table,) = (p for s in document(case).sections if s.heading == "The machine" for p in s.parts[1:2])
     assert isinstance(table, Table)
     assert [(r.cells[3], r.cells[4]) for r in table.rows] == [(k.text, k.tag) for _, k in quantities(result.system)]
     for path, known in quantities(result.system):
@@ -341,7 +347,7 @@ def test_every_kind_is_written(case: str, suffix: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_html_is_well_formed_and_loads_nothing(case: str) -> None:
-    text = html.render(report(made(case)))
+    text = html.render(document(case))
     tree = ElementTree.fromstring(text.replace("<!DOCTYPE html>", ""))
     tags_ = {e.tag.rpartition("}")[2] for e in tree.iter()}
     assert not tags_ & {"link", "img", "iframe", "object", "use", "merror"}

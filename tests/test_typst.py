@@ -9,10 +9,11 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
-from test_report_step import made
+from test_report_step import document, made
 
 from symsim import derive
 from symsim.algebra.typeset import unbroken, width
@@ -84,6 +85,11 @@ def test_every_character_stands_for_itself(tmp_path: Path) -> None:
 WIDE = [("kimi-linear-48b-a3b", "tp=2,sp=true,pp=2,dp=8,num_microbatches=8,ep=8,etp=1"), ("zamba2-7b", "tp=2,sp=true,pp=2,dp=8,num_microbatches=8")]
 
 
+@cache
+def wide_report(model: str, strategy: str) -> Report:
+    return report(derive(model, strategy, system="h100-sxm"))
+
+
 def measured(formulas: list[str], style: str = "display") -> list[float]:
     """The width of each in em of its type, by the compiler."""
     import typst as compiler
@@ -100,7 +106,7 @@ def measured(formulas: list[str], style: str = "display") -> list[float]:
 @pytest.mark.parametrize(("model", "strategy"), WIDE)
 def test_wide_formulas_fit_the_page(model: str, strategy: str) -> None:
     """Lines are broken by an estimate of their width, which was a sixth too short."""
-    document = report(derive(model, strategy, system="h100-sxm"))
+    document = wide_report(model, strategy)
     assert_lines_fit(document)
     equations = [e for s in document.sections for p in s.parts if isinstance(p, Equations) for e in p.equations if len(e.lines) == 1]
     lines = [rf"\displaystyle {e.left} = {e.lines[0]}" for e in equations]
@@ -111,7 +117,7 @@ def test_wide_formulas_fit_the_page(model: str, strategy: str) -> None:
 @pytest.mark.parametrize(("model", "strategy"), WIDE)
 def test_lines_leave_room_for_the_longest_left_side(model: str, strategy: str) -> None:
     """Of all equations of a block, which stand under one another at their equals signs."""
-    document = report(derive(model, strategy, system="h100-sxm"))
+    document = wide_report(model, strategy)
     for equations in [p for s in document.sections if s.level == 2 and s.number.startswith("7.") for p in s.parts if isinstance(p, Equations)]:
         edge = max(width(e.left) for e in equations.equations)
         for equation in equations.equations:
@@ -120,7 +126,7 @@ def test_lines_leave_room_for_the_longest_left_side(model: str, strategy: str) -
 
 @pytest.mark.parametrize(("model", "strategy"), WIDE)
 def test_what_no_line_is_broken_in_fits_its_column(model: str, strategy: str) -> None:
-    document = report(derive(model, strategy, system="h100-sxm"))
+    document = wide_report(model, strategy)
     cells = []
     for table in [p for s in document.sections for p in s.parts if isinstance(p, Table)]:
         found = widths(table, 57.6)
@@ -159,7 +165,7 @@ def test_short_equations_stand_two_on_a_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", ["moe", "dense"])
 def test_lines_fit_the_page(case: str) -> None:
-    assert_lines_fit(report(made(case)))
+    assert_lines_fit(document(case))
 
 
 def test_a_line_that_is_too_long_would_be_seen() -> None:
