@@ -14,7 +14,7 @@ from symsim.ir.messages import Message
 from symsim.report import alike
 from symsim.report.blocks import Blocks
 from symsim.report.content import report
-from symsim.report.document import Equations, Report, Row, Table
+from symsim.report.document import Equations, Report, Row, Section, Table
 from symsim.report.ink import Ink
 from symsim.report.markdown import render as markdown
 from symsim.report.step import Step
@@ -56,6 +56,13 @@ def written_out(rows: tuple[Row, ...], earlier: dict[str, dict[int, Row]]) -> di
     return made
 
 
+@cache
+def alone(model: str, strategy: str) -> list[Section]:
+    """The section of every block as that of a report of no other."""
+    result = derived(model, strategy)
+    return [Blocks(result, Ink(result), Step(result)).section(name) for name in result.lowered.blocks]
+
+
 @pytest.mark.parametrize(("model", "strategy"), CASES)
 @pytest.mark.parametrize(
     ("words", "compared"),
@@ -66,9 +73,7 @@ def written_out(rows: tuple[Row, ...], earlier: dict[str, dict[int, Row]]) -> di
     ],
 )
 def test_rows_that_are_left_out_are_where_it_is_said(model: str, strategy: str, words: str, compared: slice) -> None:
-    result = derived(model, strategy)
-    alone = [Blocks(result, Ink(result), Step(result)).section(name) for name in result.lowered.blocks]
-    whole, short = tables(alone, words), tables(document(model, strategy).sections, words)
+    whole, short = tables(alone(model, strategy), words), tables(document(model, strategy).sections, words)
     assert whole.keys() == short.keys()
     # a depth that is recomputed keeps what no layer does
     said = any(_SAID.fullmatch(str(row.cells[0])) for row in short["mtp"])

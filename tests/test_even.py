@@ -84,14 +84,15 @@ def step() -> tuple[Result, Formula]:
 def test_a_depth_that_cuts_the_layers_otherwise_is_refused(step: tuple[Result, Formula]) -> None:
     result, formula = step
     values = {name: result.values[name] for name in formula.symbols}
-    narrowed = formula.given("m >= 2").inline()
+    narrowed = result.formula("M_peak").given("m >= pp").inline()
+    assert narrowed.facts and narrowed.unused == ()
     for changed in ({"pp": 3}, {"pp": 2}, {"pp": Fraction(9, 2)}, {"L": 40}):
         asked = {**values, **changed}
         said = f"L={asked['L']} layers on pp={asked['pp']} stages are cut in another way: the formula is of L=80 and pp=4, 5, 8, 10, 16, 20, 40, 80"
         with pytest.raises(symsim.InputError, match=re.escape(said)):
             formula.at(asked)
         with pytest.raises(symsim.InputError, match="are cut in another way"):
-            narrowed.at({n: asked[n] for n in asked})
+            narrowed.at({n: asked[n] for n in narrowed.symbols})
 
 
 def test_the_slope_by_pp_is_that_of_all_stages_together(step: tuple[Result, Formula]) -> None:
