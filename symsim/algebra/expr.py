@@ -159,7 +159,8 @@ class Expr:
         return bool(self.terms)
 
     def __add__(self, other: "Expr | Number") -> "Expr":
-        other = expr(other)
+        if type(other) is not Expr:
+            other = expr(other)
         if not self.terms or not other.terms:
             return other if other.terms else self
         return _made(_add(dict(self.terms), other.terms))
@@ -176,7 +177,8 @@ class Expr:
         return expr(other) + -self
 
     def __mul__(self, other: "Expr | Number") -> "Expr":
-        other = expr(other)
+        if type(other) is not Expr:
+            other = expr(other)
         if len(self.terms) == 1:
             return other._scaled(self)
         if len(other.terms) == 1:
@@ -195,7 +197,7 @@ class Expr:
         ((by, times),) = factor.terms.items()
         if type(times) is int and times == 1:
             return _made({_times(m, by) if m else by: c for m, c in self.terms.items()}) if by else self
-        return Expr({_times(m, by) if m else by: c * times for m, c in self.terms.items()})
+        return Expr({_times(m, by) if m and by else m or by: c * times for m, c in self.terms.items()})
 
     def __truediv__(self, other: "Expr | Number") -> "Expr":
         return self * _inverse(expr(other))

@@ -67,10 +67,12 @@ def block_times(book: Derivation, network: Network, lowered: Lowered) -> dict[tu
 
 @dataclass(frozen=True)
 class _Kernels:
-    """References to the seconds of a block's kernels: forward by operation index, backward by (index, label)."""
+    """References to the seconds of a block's kernels: forward by operation index, backward by (index, label). launches: what the host launches for
+    each by (index, label), forward without a label; empty where its launches are hidden."""
 
     forward: Mapping[int, Quantity]
     backward: Mapping[tuple[int, str], Quantity]
+    launches: Mapping[tuple[int, str], Expr]
 
 
 @once
@@ -96,7 +98,10 @@ def kernel_times(book: Derivation, name: str, placed: Placed, back: tuple[Backwa
             unit=SECOND,
             latex=rf"t^{{\mathrm{{{kernel.label}}}}}_{{{label(op.name)}}}",
         )
-    return _Kernels(forward, backward)
+    counted = () if profile.assumptions["host_launch"] == "hidden" else [*((i, "") for i in forward), *backward]
+    # a weight gradient is one, as a forward is
+    launched = {(i, label): launches(placed, i, profile, backward=label not in ("", "wgrad"), label=label) for i, label in counted}
+    return _Kernels(forward, backward, launched)
 
 
 @once
@@ -131,7 +136,7 @@ def block_time(book: Derivation, network: Network, lowered: Lowered, name: str, 
         back = sum((_share_of(book, network, name, own, axis, key) for axis, key in exposed["backward"].items()), ZERO)
         inputs = {at: q for at, q in kernels.backward.items() if at[1] != "wgrad"}
         weights = {at: q for at, q in kernels.backward.items() if at[1] == "wgrad"}
-        host = partial(_host, lowered, name, remembered)
+        host = partial(_host, lowered, name, remembered, kernels)
         waits = _behind(network, lowered, remembered, kernels, host)
         define("forward", kernels.forward.values(), host([(i, "") for i in kernels.forward], False), "forward", r"t^{f}", shown, waits)
         define("inputs", inputs.values(), host(inputs, True), "backward, input gradients", r"t^{i}", back)
@@ -140,7 +145,7 @@ def block_time(book: Derivation, network: Network, lowered: Lowered, name: str, 
     repeated = [kernels.forward[i] for i, _ in again] if rule is None else [Quantity(rule(name, whole), SECOND)]
     if whole:
         repeated += _synchronised(lowered)
-    define("again", repeated, _host(lowered, name, remembered, again, False), "run again in backward", r"t^{r}")
+    define("again", repeated, _host(lowered, name, remembered, kernels, again, False), "run again in backward", r"t^{r}")
     return BlockTime(
         of_block("t", name, phase="forward"),
         of_block("t", name, phase="inputs"),
@@ -208,24 +213,24 @@ def _titled(name: str, whole: bool) -> str:
     return label(f"{name}_ckpt" if whole else name)
 
 
-def _host(lowered: Lowered, name: str, remembered: Remembered, kernels: Iterable[tuple[int, str]], backward: bool | None) -> Expr:
+def _host(lowered: Lowered, name: str, remembered: Remembered, kernels: _Kernels, which: Iterable[tuple[int, str]], backward: bool | None) -> Expr:
     """Seconds of the host: a launch a kernel (backward None: a weight gradient is one) or a CUDA graph, which has the weight gradients with
     the others, and, where sharded parameters are gathered module by module, a gather for each in every pass that reads them."""
     profile, placed = lowered.profile, remembered.placed
     if profile.assumptions["host_launch"] == "hidden":
         return ZERO
-    run = list(kernels)
+    run = list(which)
     alone, graphs = launched(profile, name, placed, [i for i, _ in run])
     apart = set(alone)
     run = [(i, label) for i, label in run if i in apart]
-    made = summed(launches(placed, i, profile, backward=bool(backward), label=label) for i, label in run) * symbol("t_launch")
+    made = summed(kernels.launches[at] for at in run) * symbol("t_launch")
     if backward is None and not profile.strategy.gradient_accumulation_fusion:
         made = 2 * made
     if graphs and backward is not None:
         made = made + graphs * symbol("t_launch")
     if profile.strategy.zero == 3 and backward is not None and profile.assumptions["fsdp_unit"] == "module":
         held = {t.name for t in placed.block.parameters()}
-        modules = ((launches(placed, i, profile, backward=False), placed.block.ops[i]) for i, label in run if label != CAST)
+        modules = ((kernels.launches[i, ""], placed.block.ops[i]) for i, label in run if label != CAST)
         reading = ((n, op.attrs, op) for n, op in modules if held & set(op.inputs))
         gathers = (n * (len(at.labels) if isinstance(at, Projection) else 1) * sharded(lowered, placed, op) for n, at, op in reading)
         made = made + sum(gathers, ZERO) * symbol("t_gather")

@@ -65,17 +65,16 @@ def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, la
         return STORED[op.attrs.stored].launches * ONE
     if label == CAST or isinstance(op.attrs, Cast):
         return sum((ONE + PLAIN * (_apart(placed, op, cast, profile) - 1) for cast in _casts(op)), ZERO)
-    experts = _experts(placed, profile)
     if isinstance(op.attrs, Activation) and op.attrs.joined:
         return ZERO
     if isinstance(op.attrs, Projection) and op.attrs.joined:
         return ONE
     if op.einsums and op.einsums[0].chosen:
-        return experts + PLAIN * _kernels_of_bias(placed, op, profile, label if backward else "forward")
+        return _experts(placed, profile) + PLAIN * _kernels_of_bias(placed, op, profile, label if backward else "forward")
     if isinstance(op.attrs, Rope) and op.attrs.apart:
         return PLAIN * ONE * ROPE_KERNELS["backward" if backward else "forward"]
     if op.module == "experts" and profile.assumptions["moe_grouped_gemm"] == "false":
-        return experts
+        return _experts(placed, profile)
     if backward and (op.kind in PRODUCTS or one_by_one(op, profile)):
         several = len(_kernels(placed, BackwardOp(label, index, (), (), ()), profile))
         return ONE + PLAIN * (several - 1) if several else ZERO

@@ -56,14 +56,21 @@ def _reads(part: BaseModel) -> set[Path] | None:
 
 
 def _watching(part: Of, read: set[Path], at: Path) -> Of:
-    values = {name: _inside(value, read, (*at, name)) for name, value in part}
-    made: Of = _remembering(type(part)).model_construct(set(part.model_fields_set), **values)
-    assert made.__pydantic_private__ is not None
-    made.__pydantic_private__.update(_read=read, _at=at)
+    kind = _remembering(type(part))
+    own: dict[str, Any] = part.__dict__
+    values = {name: _inside(own[name], read, (*at, name)) for name in kind.model_fields if name in own}
+    made = object.__new__(kind)
+    # as pydantic copies a model: what was checked is not checked again
+    private = {"_read": read, "_at": at}
+    slots = (("__dict__", values), ("__pydantic_fields_set__", set(part.model_fields_set)), ("__pydantic_extra__", None))
+    for name, value in (*slots, ("__pydantic_private__", private)):
+        object.__setattr__(made, name, value)
     return made
 
 
 def _inside(value: Any, read: set[Path], at: Path) -> Any:
+    if value is None or type(value) in (str, int, float, bool):
+        return value
     if isinstance(value, BaseModel):
         return _watching(value, read, at)
     if isinstance(value, Mapping):

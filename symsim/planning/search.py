@@ -50,12 +50,12 @@ _FORK_PARTS = 16
 # after which two searches tell each other what they found; while nothing was found there is nothing to tell
 _CELLS_A_ROUND = 4
 _CELLS_A_FIRST_ROUND = 24
+# so many points take as long as what is made once for all of a cell
+_POINTS_A_CELL = 20_000
 
 Progress = Callable[[str, float, float], None]
 Make = Callable[[Mapping[str, Any]], Base]
 Rows = tuple[int | None, ...]
-# what a search tells another: what became of configurations, and what was found, by kind of options and of points
-Told = tuple[Account | None, Sequence[tuple[tuple[str, ...], int, Found]]]
 # of choices that are not made, rows other than the first, by the choice's number
 Others = tuple[tuple[int, int], ...]
 
@@ -69,6 +69,10 @@ class Cell:
     points: Array
     low: Array
     looked: bool = False
+
+
+# what a search tells another: what became of configurations, and what was found, by kind of options and of points
+Told = tuple[Account | None, Sequence[tuple[tuple[str, ...], int, Found]]]
 
 
 @dataclass(frozen=True)
@@ -134,11 +138,14 @@ class Search:
         for cell in cells:
             heapq.heappush(self._waiting, (float(cell.low.min()), cell.rows.count(None), next(self._order), cell))
 
-    def _work(self, cells: int) -> None:
-        """So many cells of those that wait, the one of the least bound first."""
-        for _ in range(cells):
-            if self._waiting:
-                self._wait(self._cut(heapq.heappop(self._waiting)[3]))
+    def _work(self, cells: float) -> None:
+        """As much work as so many small cells are, of those that wait, the one of the least bound first: their points are ruled out or evaluated, and
+        what is left is cut by an option."""
+        while cells > 0 and self._waiting:
+            cell = self._ruled_out(heapq.heappop(self._waiting)[3])
+            if len(cell.points):
+                cells -= float(_work_of(len(cell.points)))
+                self._wait(self._looked(cell))
 
     # of two searches ---------------------------------------------------------------------------------------------------
 
@@ -168,11 +175,6 @@ class Search:
 
     # cells -------------------------------------------------------------------------------------------------------------
 
-    def _cut(self, cell: Cell) -> list[Cell]:
-        """Rule out or evaluate the points of a cell, and cut what is left by an option."""
-        left = self._ruled_out(cell)
-        return self._looked(left) if len(left.points) else []
-
     def _split(self, cell: Cell, at: int) -> list[Cell]:
         """A cell for every row of a choice."""
         return [replace(cell, rows=(*cell.rows[:at], row, *cell.rows[at + 1 :]), looked=False) for row in range(len(self.choices[at].rows))]
@@ -199,14 +201,16 @@ class Search:
         return self._looked_here(cell) if len(cell.points) else []
 
     def _divided(self, cell: Cell) -> Cell:
-        """Where a cell has many parts, half of them, and from then on all cells of their points, are searched beside: neighbours share what passes
-        make, so that little is made twice. In another process, or on one core in turn: the certificate is the same. What is left of the cell."""
+        """Where a cell has many parts, those of half the work, and from then on all cells of their points, are searched beside: neighbours share what
+        passes make, so that little is made twice. In another process, or on one core in turn: the certificate is the same. What is left of the
+        cell."""
         parts = self._parts(cell.rows, cell.points)
         if len(parts.parts) < _FORK_PARTS:
             return cell
         order = neighbours([part.undone for part in parts.parts])
+        work = np.cumsum(_work_of(np.bincount(parts.part[parts.here], minlength=len(order))[order]))
         points = np.zeros(self.space.points, dtype=bool)
-        points[cell.points] = np.isin(parts.part, order[len(order) // 2 :])
+        points[cell.points] = np.isin(parts.part, np.array(order)[work > work[-1] / 2])
         waiting, self._waiting = [own for *_, own in sorted(self._waiting)], []
         second = copy(self)
         second._is_second, second._waiting, second._new, second.account, second.known = True, [], [], Account(), deepcopy(self.known)
@@ -447,6 +451,11 @@ class Search:
                 codes = codes * len(which) + np.array([which[str(v)] for v in column.values]).reshape(shape)
                 several *= len(which)
         return codes.reshape(-1), several
+
+
+def _work_of(points: Any) -> Any:
+    """How much work a cell of so many points is, beside one of few."""
+    return 1 + points / _POINTS_A_CELL
 
 
 def _of(cell: Cell, where: Array) -> Cell:

@@ -95,8 +95,8 @@ class Way:
     @cached_property
     def symbols(self) -> tuple[str, ...]:
         """What the definitions stand on that is none of them."""
-        used = (name for one in self.definitions.values() for name in one.expr.symbols())
-        return tuple(dict.fromkeys(name for name in used if name not in self.definitions))
+        used = frozenset[str]().union(*(one.expr.symbols() for one in self.definitions.values()))
+        return tuple(sorted(used - self.definitions.keys()))
 
 
 @dataclass(frozen=True)

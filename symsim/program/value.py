@@ -77,4 +77,5 @@ def is_boolean(value: Value) -> bool:
 
 
 def _as_array(x: Any) -> Any:
-    return float(x) if isinstance(x, (int, Fraction)) and not isinstance(x, bool) else x
+    # Fraction's class is an abstract one, of which isinstance asks slowly
+    return float(x) if type(x) is int or type(x) is Fraction else x
