@@ -146,7 +146,7 @@ def flops_elsewhere(result: Result) -> int:
 
 @cache
 def flop_cases() -> tuple[tuple[str, Architecture, int, Callable[[], int]], ...]:
-    """(case, model, FLOPs that torch counts, those here)."""
+    """(case, model, FLOPs that torch counts, what counts those here)."""
     return tuple(_flop_cases())
 
 
@@ -165,7 +165,7 @@ def _flop_cases() -> Iterator[tuple[str, Architecture, int, Callable[[], int]]]:
 
 @cache
 def kept_cases() -> tuple[tuple[str, Architecture, LayerKind, int, Callable[[], int]], ...]:
-    """(case, model, kind of layer, bytes that torch keeps, those here)."""
+    """(case, model, kind of layer, bytes that torch keeps, what counts those here)."""
     return tuple(_kept_cases())
 
 
