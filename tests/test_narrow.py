@@ -266,8 +266,8 @@ def test_a_cast_of_experts_takes_the_host_longer_with_each(fp8: str, calls: floa
     placed, profile = result.lowered.blocks["moe"].placed, result.lowered.profile
     names = [op.name for op in placed.block.ops]
     cast, product = names.index("moe.experts.fc2.quantise"), names.index("moe.experts.fc2")
-    assert launches(placed, cast, profile, backward=False).evaluate(result.values) == calls
-    assert launches(placed, product, profile, backward=True, label=CAST).evaluate(result.values) == calls
+    assert launches(placed, cast, profile).evaluate(result.values) == calls
+    assert launches(placed, product, profile, CAST).evaluate(result.values) == calls
 
 
 @pytest.mark.parametrize(

@@ -99,8 +99,7 @@ def kernel_times(book: Derivation, name: str, placed: Placed, back: tuple[Backwa
             latex=rf"t^{{\mathrm{{{kernel.label}}}}}_{{{label(op.name)}}}",
         )
     counted = () if profile.assumptions["host_launch"] == "hidden" else [*((i, "") for i in forward), *backward]
-    # a weight gradient is one, as a forward is
-    launched = {(i, label): launches(placed, i, profile, backward=label not in ("", "wgrad"), label=label) for i, label in counted}
+    launched = {(i, label): launches(placed, i, profile, label) for i, label in counted}
     return _Kernels(forward, backward, launched)
 
 

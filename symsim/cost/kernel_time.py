@@ -51,12 +51,12 @@ BIAS_KERNELS = {"forward": (2, 2), "dgrad": (6, 2)}
 PLAIN = Fraction(1, 4)
 
 
-def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, label: str = "") -> Expr:
-    """Kernels that the host launches for an operation. A cast is one call; of experts' rows it makes a tensor for every expert, each of which
-    takes as long as a plain kernel (TransformerEngine pytorch/csrc/extensions/cast.cpp split_quantize). A grouped GEMM is one product an
-    expert on the device's streams (TransformerEngine cpp_extensions/gemm.py general_grouped_gemm); experts that run one by one launch all
-    they do apart."""
-    op = placed.block.ops[index]
+def launches(placed: Placed, index: int, profile: Profile, label: str = "") -> Expr:
+    """Kernels that the host launches for an operation, or for its derivative of a label. A cast is one call; of experts' rows it makes a
+    tensor for every expert, each of which takes as long as a plain kernel (TransformerEngine pytorch/csrc/extensions/cast.cpp
+    split_quantize). A grouped GEMM is one product an expert on the device's streams (TransformerEngine cpp_extensions/gemm.py
+    general_grouped_gemm); experts that run one by one launch all they do apart."""
+    op, backward = placed.block.ops[index], bool(label)
     if OPERATIONS[op.kind].bound == "linear_loss":
         work = linear_loss_work(placed, index, profile.strategy, backward=backward)
         return work.pieces * (len(work.shapes) + len(work.passes)) + len(work.after)
@@ -70,7 +70,7 @@ def launches(placed: Placed, index: int, profile: Profile, *, backward: bool, la
     if isinstance(op.attrs, Projection) and op.attrs.joined:
         return ONE
     if op.einsums and op.einsums[0].chosen:
-        return _experts(placed, profile) + PLAIN * _kernels_of_bias(placed, op, profile, label if backward else "forward")
+        return _experts(placed, profile) + PLAIN * _kernels_of_bias(placed, op, profile, label or "forward")
     if isinstance(op.attrs, Rope) and op.attrs.apart:
         return PLAIN * ONE * ROPE_KERNELS["backward" if backward else "forward"]
     if op.module == "experts" and profile.assumptions["moe_grouped_gemm"] == "false":
