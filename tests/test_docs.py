@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import shlex
@@ -138,14 +139,14 @@ def _cases(schedule: Schedule) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     found = []
     for p in (2, 3, 4, 6):
         for m in (1, 2, 3, 4, 5, 8, 12, 13, 16):
-            for v in (2, 3) if schedule.chunks == "any" else (int(schedule.chunks),):
-                size = sizes(p, m, v)
+            for v, group in itertools.product((2, 3), {p, (p + 1) // 2}) if schedule.chunks == "any" else ((int(schedule.chunks), p),):
+                size = sizes(p, m, v, group)
                 if refused(schedule, size):
                     continue
                 for f, d, w, r in ((1, 1, 1, 0), (2, 3, 1, 0), (3, 2, 4, 1), (2, 5, 1, 2), (1, 2, 3, 2), (4, 1, 1, 3)):
                     parts = [Fraction(n, v) for n in (f, d, w, r)]
                     values = size | equal_stages(p, v, *parts)
-                    last = m - min(p, m) * (-(-m // min(p, m)) - 1)
+                    in_a_row = min(group, m)
                     letters = {
                         "p": p,
                         "m": m,
@@ -156,8 +157,8 @@ def _cases(schedule: Schedule) -> list[tuple[dict[str, Any], dict[str, Any]]]:
                         "r": r,
                         "x": d + r,
                         "y": f + d + r + w,
-                        "g": min(p, m),
-                        "l": last,
+                        "g": in_a_row,
+                        "l": m - in_a_row * (-(-m // in_a_row) - 1),
                         "q": p - 1,
                     }
                     found.append((letters, values))

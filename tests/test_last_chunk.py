@@ -8,7 +8,7 @@ from symsim.api.python import derive
 from symsim.pipeline.orders import order
 
 
-@pytest.mark.parametrize("schedule", ["interleaved", "interleaved_zb", "looped_bfs", "zbv", "dualpipev"])
+@pytest.mark.parametrize("schedule", ["interleaved", "interleaved_zb", "grouped_interleaved", "looped_bfs", "zbv", "dualpipev"])
 def test_prediction_depths_are_held_as_their_chunk(schedule: str) -> None:
     p, v = 4, 2
     for m in (8, 12) if schedule in ("zbv", "dualpipev") else (4, 8, 12):

@@ -188,7 +188,7 @@ def _any_case(draw: st.DrawFn) -> tuple[str, dict[str, Any], dict[str, Any]]:
     p = draw(st.integers(2, 8))
     v = draw(st.integers(2, 4)) if schedule.chunks == "any" else int(schedule.chunks)
     m = draw(st.integers(1, 24))
-    size = sizes(p, m, v, draw(st.integers(p, p + 3)))
+    size = sizes(p, m, v, draw(st.integers((p + 1) // 2, p + 3)))
     quarters = st.integers(2, 12).map(lambda n: Fraction(n, 4))
     f, x, w = draw(quarters), draw(quarters), draw(quarters)
     r = draw(st.sampled_from([Fraction(0), f, f / 2]))

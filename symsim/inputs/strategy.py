@@ -286,6 +286,7 @@ class Strategy(BaseModel):
         "zb_h1",
         "zb_h2",
         "interleaved_zb",
+        "grouped_interleaved",
         "zbv",
         "dualpipe",
         "dualpipev",

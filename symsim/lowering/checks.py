@@ -360,7 +360,7 @@ def _schedule(_: Architecture, strategy: Strategy) -> None:
     if group is not None and (schedule_of(strategy).chunks != "any" or strategy.schedule == "looped_bfs" or strategy.vpp == 1):
         raise InputError(f"microbatch_group_size_per_vp_stage={group} works with interleaved schedules only; give vpp=2 or more")
     # Megatron-Core schedules.py, forward_backward_pipelining_with_interleaving
-    if group is not None and not strategy.pp <= group <= strategy.microbatches:
+    if group is not None and strategy.schedule != "grouped_interleaved" and not strategy.pp <= group <= strategy.microbatches:
         raise InputError(
             f"microbatch_group_size_per_vp_stage={group} should lie between pp={strategy.pp} and num_microbatches={strategy.microbatches}"
         )

@@ -209,7 +209,7 @@ def _interleaved(p: int, m: int, v: int, group: int) -> Order:
     return _alternating(p, m, v, group, lambda rank: interleaved_ahead(p, v, group, rank))
 
 
-def _split(p: int, m: int, v: int, group: int, ahead: Callable[[int], int], behind: Callable[[int], int]) -> Order:
+def _split(p: int, m: int, v: int, group: int, ahead: Callable[[int], int], behind: Callable[[int], int]) -> tuple[tuple[Slot, ...], ...]:
     """Forward and input gradient in turn, weight gradients `behind` input gradients later (at the end, all that are left)."""
     table = _grouped(m, v, group)
 
@@ -231,6 +231,12 @@ def _split(p: int, m: int, v: int, group: int, ahead: Callable[[int], int], behi
 
 def _interleaved_zb(p: int, m: int, v: int, group: int) -> Order:
     return _split(p, m, v, group, lambda rank: (v - 1) * group + p - 1 - rank, lambda rank: rank)
+
+
+def _grouped_interleaved(p: int, m: int, v: int, group: int) -> Order:
+    # the last group has the places of a whole one
+    whole = _split(p, -(-m // group) * group, v, group, lambda rank: (v - 1) * group + p - 1 - rank, lambda rank: 0)
+    return tuple(tuple(slot for slot in row if slot[0].microbatch < m) for row in whole)
 
 
 def _zb_h1(p: int, m: int, v: int, group: int) -> Order:
@@ -444,6 +450,7 @@ _ORDERS: Mapping[str, Callable[[int, int, int, int], Order]] = {
     "zb_h1": _zb_h1,
     "zb_h2": _zb_h2,
     "interleaved_zb": _interleaved_zb,
+    "grouped_interleaved": _grouped_interleaved,
     "zbv": _zbv,
     "dualpipe": _dualpipe,
     "dualpipev": _dualpipev,

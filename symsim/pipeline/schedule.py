@@ -116,4 +116,14 @@ def with_fill(name: str, meaning: str, source: str, fill: Expr, in_flight: Expr,
     return replace(Schedule(name, meaning, source, WORK + fill, fill, in_flight, **alike), **rest)  # type: ignore[arg-type]
 
 
+def chunk_passes(chunk: Expr, sum_chunk: Expr, ahead: Expr) -> Expr:
+    """What the v - 1 returns from the last rank to the first cost when `ahead` micro-batches are shorter than a round."""
+    return (v - 1) * positive(sum_chunk + p * tc - ahead * chunk)
+
+
+def grouped_alive(total: Expr, size: Expr) -> Expr:
+    """Of `total` forwards in the interleaved order, those of chunk j."""
+    return minimum(size, positive(total - j * size)) + positive(1 - j) * positive(total - v * size)
+
+
 PIPE: Condition = (p - 2, "pp above 1")

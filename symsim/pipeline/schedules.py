@@ -17,14 +17,15 @@ from symsim.pipeline.schedule import (
     WORK,
     Condition,
     Schedule,
+    chunk_passes,
     fill_b,
     fill_f,
     fill_i,
     first_group,
     group,
+    grouped_alive,
     i,
     is_positive,
-    j,
     last_group,
     m,
     p,
@@ -41,6 +42,7 @@ from symsim.pipeline.schedule import (
     v,
     with_fill,
 )
+from symsim.pipeline.schedules_fork import grouped_interleaved
 from symsim.pipeline.schedules_merak import (
     MERGED_EXCHANGES,
     SHORT_EXCHANGES,
@@ -82,16 +84,6 @@ def _1f1b(exchanges: Expr = _ROUND_TRIPS, exact_while: tuple[Condition, ...] = (
     )
 
 
-def _chunk_passes(chunk: Expr, sum_chunk: Expr, ahead: Expr) -> Expr:
-    """What the v - 1 returns from the last rank to the first cost when `ahead` micro-batches are shorter than a round."""
-    return (v - 1) * positive(sum_chunk + p * tc - ahead * chunk)
-
-
-def _grouped_alive(total: Expr, size: Expr) -> Expr:
-    """Of `total` forwards in the interleaved order, those of chunk j."""
-    return minimum(size, positive(total - j * size)) + positive(1 - j) * positive(total - v * size)
-
-
 _LATENCY_UNDER_A_CHUNK: tuple[Condition, ...] = (
     (tf / v - tc, "a message takes no longer than the forward of a chunk"),
     ((ti + tw + tr) / v - tc, "a message takes no longer than the backward of a chunk"),
@@ -112,7 +104,7 @@ def _waited_returns() -> Expr:
 
 def _interleaved(waits: bool = False) -> Schedule:
     under_way = minimum(m * v, (v - 1) * first_group + 2 * (p - 1 - i) + 1)
-    returns = _chunk_passes(tf / v, sum_tf / v, first_group) + _chunk_passes(tb / v, sum_tb / v, last_group)
+    returns = chunk_passes(tf / v, sum_tf / v, first_group) + chunk_passes(tb / v, sum_tb / v, last_group)
     returns = _waited_returns() if waits else returns
     return with_fill(
         "interleaved",
@@ -120,7 +112,7 @@ def _interleaved(waits: bool = False) -> Schedule:
         "Megatron-LM (arXiv 2104.04473) section 2.2.2; Megatron-Core schedules.py",
         (fill_f + fill_b) / v + 2 * (p - 1) * tc + returns,
         under_way,
-        _grouped_alive(under_way, first_group),
+        grouped_alive(under_way, first_group),
         requires=(PIPE, *_WHOLE_GROUPS),
         exact_while=_LATENCY_UNDER_A_CHUNK,
         chunks="any",
@@ -128,7 +120,7 @@ def _interleaved(waits: bool = False) -> Schedule:
 
 
 def _looped_bfs() -> Schedule:
-    returns = _chunk_passes(tf / v, sum_tf / v, m) + _chunk_passes(tb / v, sum_tb / v, m)
+    returns = chunk_passes(tf / v, sum_tf / v, m) + chunk_passes(tb / v, sum_tb / v, m)
     return with_fill(
         "looped_bfs",
         "all micro-batches through one chunk after the other, then back",
@@ -222,9 +214,9 @@ def _interleaved_zb() -> Schedule:
         "interleaved_zb",
         "interleaved with weight gradients apart, i chunks late on rank i",
         "torch.distributed.pipelining ScheduleInterleavedZeroBubble, after arXiv 2401.10241",
-        _chunk_passes(f, sum_tf / v, first_group) + fill,
+        chunk_passes(f, sum_tf / v, first_group) + fill,
         minimum(m * v, under_way),
-        _grouped_alive(minimum(m * v, under_way), first_group),
+        grouped_alive(minimum(m * v, under_way), first_group),
         before_input_gradients=minimum(m * v, under_way - i),
         requires=(
             PIPE,
@@ -270,6 +262,7 @@ SCHEDULES = _Rows(
         "zb_h1": _zb_h1,
         "zb_h2": _zb_h2,
         "interleaved_zb": _interleaved_zb,
+        "grouped_interleaved": grouped_interleaved,
         "zbv": zbv,
         "dualpipe": dualpipe,
         "dualpipev": dualpipev,

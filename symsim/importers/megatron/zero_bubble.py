@@ -65,12 +65,10 @@ def schedule(read: Settings) -> None:
 
 
 def _groups(read: Settings) -> None:
-    """interleave_group_size of the interleaved schedule, which is another than Megatron-Core's with groups of that size: every forward of the
-    steady state is followed by a backward and its weight gradient, and each rank's first backward comes as soon as it can. By its orders replayed
-    (scheduler/group_interleaved_1f1b.py; 400 of them, 2 to 8 ranks, 2 to 4 chunks) rank i has (v - 1) g + p - i chunks in flight and waits
-    ((p - 1)(f + d) + (v - 1)((p - g) f + [p d - g (d + w)])) / v, with g at most p."""
+    """interleave_group_size of the interleaved schedule, which is another than Megatron-Core's with groups of that size. Groups of more micro-batches
+    than ranks are of as many (scheduler/group_interleaved_1f1b.py); those of fewer than half run several at a time, and have no row."""
     keys, options = read.keys, read.options
-    group = keys.integer("interleave_group_size", 0, least=0)
+    group = keys.integer("interleave_group_size", 0, least=0, to="microbatch_group_size_per_vp_stage")
     p, v = options.get("pp", 1), options.get("vpp", 1)
     if not keys.has("interleave_group_size"):
         return
@@ -78,7 +76,9 @@ def _groups(read: Settings) -> None:
         keys.note("interleave_group_size", "no_cost_effect", why="none is asked for")
     elif v == 1 or p == 1 or any(keys.flag(name, False) for name in ("enable_zero_bubble", "zero_bubble_v_schedule", "enable_1f1b_v")):
         keys.note("interleave_group_size", "no_cost_effect", why="read by the interleaved schedule alone, with whole backwards")
+    elif 2 * group >= p:
+        options |= {"schedule": "grouped_interleaved", "microbatch_group_size_per_vp_stage": min(group, p)}
+        keys.note("interleave_group_size", to="schedule, microbatch_group_size_per_vp_stage", why=f"groups of {min(group, p)}, {v} chunks a rank")
     else:
-        held, plain = (v - 1) * min(group, p) + p, (v - 1) * p + 2 * (p - 1) + 1
-        wait = f"waits for weight gradients no longer: {p - 1}/{v} of a micro-batch's less, and {(v - 1) * max(0, p - group)}/{v} of its forward more"
-        keys.note("interleave_group_size", "not_modelled", why=f"{held} chunks in flight on rank 0, where {plain} chunks are counted; it {wait}")
+        why = f"several groups of fewer than {(p + 1) // 2} run through the chunks at a time; those of {p} of Megatron-Core's schedule are counted"
+        keys.note("interleave_group_size", "not_modelled", why=why)
