@@ -13,18 +13,15 @@ from typing import Any, Protocol
 
 from symsim.grid.processes import beside
 
-# the last rounds of the other that are not heard of, while nothing is found and then
-_UNHEARD_FIRST, _UNHEARD = 3, 1
+# the last rounds of the other that are not heard of
+_UNHEARD = 4
 
 
 class Talking(Protocol):
-    """A search as it talks. busy: whether there is anything left to do; found: whether it knows of anything that was found; news: what it has to tell
-    since it was asked last."""
+    """A search as it talks. busy: whether there is anything left to do; news: what it has to tell since it was asked last."""
 
     @property
     def busy(self) -> bool: ...
-    @property
-    def found(self) -> bool: ...
     def round(self) -> None: ...
     def news(self) -> Any: ...
     def hear(self, told: Any) -> None: ...
@@ -43,8 +40,9 @@ class Side:
 
     def round(self) -> None:
         """A round of the search, if it is busy, and what is heard before it and said after it."""
-        unheard = _UNHEARD if self._search.found else _UNHEARD_FIRST
-        while self._heard <= self._rounds - unheard and not self.done:
+        # there is nothing else to do where a search has ended
+        unheard = _UNHEARD if self._search.busy else 0
+        while self._heard < self._rounds - unheard and not self.done:
             told, busy = pickle.loads(self._receive())
             self._search.hear(told)
             self._heard, self.done = self._heard + 1, not busy

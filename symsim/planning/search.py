@@ -47,9 +47,8 @@ _MOST_PARTED = 1 << 12
 _MOST_VALUES = 20_000
 # so many parts are worth a process
 _FORK_PARTS = 16
-# after which two searches tell each other what they found; while nothing was found there is nothing to tell
-_CELLS_A_ROUND = 4
-_CELLS_A_FIRST_ROUND = 24
+# after which two searches tell each other what they found
+_CELLS_A_ROUND = 8
 # so many points take as long as what is made once for all of a cell
 _POINTS_A_CELL = 20_000
 
@@ -153,12 +152,8 @@ class Search:
     def busy(self) -> bool:
         return bool(self._waiting)
 
-    @property
-    def found(self) -> bool:
-        return bool(self.known.best)
-
     def round(self) -> None:
-        self._work(_CELLS_A_ROUND if self.found else _CELLS_A_FIRST_ROUND)
+        self._work(_CELLS_A_ROUND)
 
     def news(self) -> Told:
         account, new, self._new = self.account, self._new, []
