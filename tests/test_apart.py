@@ -1,4 +1,4 @@
-"""What a second process makes of a report is what one makes alone, and its end, its errors and its death are no matter."""
+"""What other processes make of a report is what one makes alone, and its end, its errors and its death are no matter."""
 
 from __future__ import annotations
 
@@ -26,20 +26,22 @@ def said(program: str, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_page_is_the_same_made_by_one_process_and_by_two(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("suffix", "others"), [("html", "2"), ("md", "1")])
+def test_a_report_is_the_same_made_by_one_process_and_by_several(tmp_path: Path, suffix: str, others: str) -> None:
     program = """
 import symsim
-apart._alone = {"one": lambda: False, "two": lambda: True}[sys.argv[1]]
+apart._alone = {"one": lambda: False, "several": lambda: True}[sys.argv[1]]
 forks = []
 fork = os.fork
 os.fork = lambda: forks.append(1) or fork()
 symsim.report.write_report(symsim.derive("llama3-8b", "tp=2,pp=2,sp=true", system="h100-sxm"), sys.argv[2])
 print(len(forks))
 """
-    pages = {kind: tmp_path / f"{kind}.html" for kind in ("one", "two")}
-    assert {kind: said(program, kind, str(page)) for kind, page in pages.items()} == {"one": "0", "two": "1"}
-    assert pages["one"].read_bytes() == pages["two"].read_bytes()
-    assert b"const PAGE" in pages["two"].read_bytes()
+    made = {kind: tmp_path / f"{kind}.{suffix}" for kind in ("one", "several")}
+    assert {kind: said(program, kind, str(file)) for kind, file in made.items()} == {"one": "0", "several": others}
+    assert made["one"].read_bytes() == made["several"].read_bytes()
+    assert b"What other choices would do" in made["several"].read_bytes()
+    assert (b"const PAGE" in made["several"].read_bytes()) == (suffix == "html")
 
 
 def test_a_text_comes_from_the_other_process_however_long() -> None:

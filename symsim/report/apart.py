@@ -1,32 +1,35 @@
-"""A text made in a second process while this one goes on: of a report the section that answers, which shares nothing with the others but the
-derivation."""
+"""What a second process makes while this one goes on: of a report the section that answers and the table of other choices, which share nothing
+with the others but the derivation."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TypeVar, cast
 
-_DONE = b"\n"  # behind a text that is whole
+_DONE = b"\n"  # behind what is whole
+_Made = TypeVar("_Made")
 
 
 @contextmanager
-def apart(make: Callable[[], str]) -> Iterator[Callable[[], str]]:
-    """A function that waits for the text and returns it. Where there is no second process to be had, or it fails, the text is made here, so
-    that its errors are raised here."""
+def apart(make: Callable[[], _Made]) -> Iterator[Callable[[], _Made]]:
+    """A function that waits for what is made and returns it. Where there is no second process to be had, or it fails, it is made here, so that its
+    errors are raised here."""
     child, reading = _started(make) if _alone() and _cores() > 1 else (0, -1)
     waited = False
 
-    def made() -> str:
+    def made() -> _Made:
         nonlocal waited
         if not child or waited:
             return make()
         waited = True
         with os.fdopen(reading, "rb") as pipe:
-            text = pipe.read()
-        return text[: -len(_DONE)].decode() if text[-len(_DONE) :] == _DONE else make()
+            found = pipe.read()
+        return cast(_Made, pickle.loads(found)) if found[-len(_DONE) :] == _DONE else make()
 
     try:
         yield made
@@ -39,8 +42,8 @@ def apart(make: Callable[[], str]) -> Iterator[Callable[[], str]]:
                 os.waitpid(child, 0)
 
 
-def _started(make: Callable[[], str]) -> tuple[int, int]:
-    """A process that writes the text, and where it is read; 0 where none starts."""
+def _started(make: Callable[[], object]) -> tuple[int, int]:
+    """A process that writes what it makes, and where it is read; 0 where none starts."""
     reading, writing = os.pipe()
     try:
         child = os.fork()
@@ -56,7 +59,7 @@ def _started(make: Callable[[], str]) -> tuple[int, int]:
         os.close(reading)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         with os.fdopen(writing, "wb") as pipe:
-            pipe.write(make().encode() + _DONE)
+            pipe.write(pickle.dumps(make()) + _DONE)
     finally:
         os._exit(0)
 

@@ -76,17 +76,19 @@ class Sizes:
         return (c for c in (self.fits, self.beyond) if c is not None and c.result.strategy.micro_batch_size != self.now)
 
 
-def table(step: Step, tried: Sizes) -> Table:
-    """Every choice with its tokens a second and its peak, the fastest first. tried: micro-batches."""
+def tables(step: Step | None) -> tuple[Table, ...]:
+    """Every choice with its tokens a second and its peak, the fastest first; nothing where there is no time."""
+    if step is None:
+        return ()
     now, room = step.number("tokens_per_second"), step.capacity
-    made = sorted([*tried, *filter(_runs, _choices(step))], key=lambda c: -c.rate)
+    made = sorted([*sizes(step), *filter(_runs, _choices(step))], key=lambda c: -c.rate)
     rows = tuple(Row((c.said, plain(c.rate), signed_percent(c.rate / now - 1), human(c.peak, BYTE), _room(c, room))) for c in made)
     columns = (Column("choice", 26), Column("tokens a second", 9, True), Column("change", 6, True), Column("peak memory", 8, True), Column("", 5))
     said = spans(
         "What other choices would do, each alone, evaluated on the same ranks. ",
         *(Code("symsim eval --next"), " has every change of one option, ", Code("symsim ask"), " the number that a goal needs."),
     )
-    return Table(said, columns, rows, key="choices")
+    return (Table(said, columns, rows, key="choices"),)
 
 
 def _room(choice: Choice, room: int) -> str:

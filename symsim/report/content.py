@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.run import run_of
-from symsim.report import assumed, closed_forms, front, machine, memory, network, notation, pipeline, roofline, stage, timing, totals
+from symsim.report import assumed, choices, closed_forms, front, machine, memory, network, notation, pipeline, roofline, stage, timing, totals
 from symsim.report import run as of_run
+from symsim.report.apart import apart
 from symsim.report.blocks import Blocks
 from symsim.report.document import Report, Section
 from symsim.report.ink import Ink
@@ -18,9 +22,11 @@ from symsim.version import __version__
 def report(result: Evaluation, short: bool = False) -> Report:
     """The report as data. short: the first page, the step and its pipeline, memory, and what these stand on: four pages of A4."""
     step, ink, counts = Step(result) if result.system is not None else None, Ink(result), Totals(result)
-    opening = front.section(result, step, ink, counts)
-    chapters = (_short if short else _chapters)(result, step, ink, counts)
-    symbols = notation.section(result, ink, short)
+    with apart(partial(choices.tables, step)) as tried:
+        opening = front.section(result, step, ink, counts)
+        chapters = (_short if short else _chapters)(result, step, ink, counts)
+        symbols = notation.section(result, ink, short)
+        opening = replace(opening, parts=(*opening.parts, *tried()))
     title = f"The cost of training {result.model.name}"
     return numbered(Report(title, subtitle(result), (opening, *chapters, symbols, *ink.sources.section()), short))
 

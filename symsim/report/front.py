@@ -45,12 +45,13 @@ _LEAST = 5e-5
 
 
 def section(result: Evaluation, step: Step | None, ink: Ink, totals: Totals) -> Section:
+    """All but what other choices would do (`choices.tables`)."""
     asked = (Paragraph(question.model(result, ink)), Paragraph(question.strategy(result, ink)))
     if step is None:
         return Section(HEADING, (*asked, results(result, totals), totals.picture()))
     sizes = choices.sizes(step)
     opening = (*asked, answer(step, choices.largest(step, sizes)), _time(step), _memory(step), _flops(totals))
-    return Section(HEADING, (*opening, binds(step, ink, totals), helps(step, ink), choices.table(step, sizes)))
+    return Section(HEADING, (*opening, binds(step, ink, totals), helps(step, ink)))
 
 
 def results(result: Evaluation, totals: Totals) -> Table:
