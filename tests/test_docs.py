@@ -137,7 +137,7 @@ def _value(formula: str, values: dict[str, Any]) -> Any:
 def _cases(schedule: Schedule) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Sizes and durations with which the schedule runs: the letters of the page, and the symbols of the closed forms."""
     found = []
-    for p in (2, 3, 4, 6):
+    for p in (2, 3, 4, 5, 6):
         for m in (1, 2, 3, 4, 5, 8, 12, 13, 16):
             for v, group in itertools.product((2, 3), {p, (p + 1) // 2}) if schedule.chunks == "any" else ((int(schedule.chunks), p),):
                 size = sizes(p, m, v, group)
@@ -160,6 +160,9 @@ def _cases(schedule: Schedule) -> list[tuple[dict[str, Any], dict[str, Any]]]:
                         "g": in_a_row,
                         "l": m - in_a_row * (-(-m // in_a_row) - 1),
                         "q": p - 1,
+                        "h": 2 - p % 2,
+                        "s": 4 * p - 5 - 2 * (p % 3 == 0),
+                        "u": int(p % 3 == 2),
                     }
                     found.append((letters, values))
     assert found
@@ -176,16 +179,15 @@ def _makespan_blocks() -> list[str]:
 
 def test_bubbles() -> None:
     """Each formula of the page is the code's closed form at equal stages without messages, and so is each share."""
-    zbv, dualpipe, dualpipev = _makespan_blocks()
+    blocks = dict(zip(("zbv", "v_half", "v_min", "dualpipe", "dualpipev"), _makespan_blocks(), strict=True))
     for name, _, bubble, share in _rows(_page("docs/schedules.md"), "## Time"):
         schedule = SCHEDULES[name.strip("`")]
         for letters, values in _cases(schedule):
-            if schedule.name == "zbv":
-                formula, wanted = zbv, schedule.bubble
-                if letters["m"] < 2 * letters["p"] - 1:
+            if schedule.name in blocks:
+                halved = Fraction(1, 2) if schedule.name.startswith("v_") else 1
+                formula, wanted = blocks[schedule.name], schedule.makespan if schedule.name.startswith("dual") else schedule.bubble / halved
+                if schedule.name == "zbv" and letters["m"] < 2 * letters["p"] - 1:
                     continue
-            elif schedule.name.startswith("dualpipe"):
-                formula, wanted = {"dualpipe": dualpipe, "dualpipev": dualpipev}[schedule.name], schedule.makespan
             else:
                 formula, wanted = _formulas(bubble)[0], schedule.bubble
                 if schedule.name == "interleaved_zb" and letters["m"] < letters["p"]:

@@ -854,14 +854,17 @@ def test_names_of_forks() -> None:
         ("--enable-zero-bubble --zero-bubble-max-pending-backward 4", "zb_h1", 1),
         ("--enable-zero-bubble --num-layers-per-virtual-pipeline-stage 1", "interleaved_zb", 2),
         ("--zero-bubble-v-schedule --enable-zb-runtime", "zbv", 2),
-        ("--zero-bubble-v-schedule --zero-bubble-v-schedule-mem-setup half", "zbv", 2),
+        ("--zero-bubble-v-schedule --zero-bubble-v-schedule-mem-setup half", "v_half", 2),
+        ("--zero-bubble-v-schedule --zero-bubble-v-schedule-mem-setup min", "v_min", 2),
         ("--zero-bubble-max-pending-backward 4 --enable-zb-runtime", "1f1b", 1),
     ],
 )
 def test_schedules_of_the_zero_bubble_fork(words: str, schedule: str, vpp: int) -> None:
     found = job(*DENSE[:-2], "--num-layers", "8", "--pipeline-model-parallel-size", "4", "--global-batch-size", "32", *words.split())
     assert (found.placed().schedule, found.placed().vpp) == (schedule, vpp)
-    assert (row(found, "--zero-bubble-v-schedule-mem-setup")[0] == "not_modelled") if "half" in words else True
+    assert (row(found, "--zero-bubble-v-schedule-mem-setup")[0] == "mapped") if "mem-setup" in words else True
+    two = job(*DENSE, "--pipeline-model-parallel-size", "2", "--zero-bubble-v-schedule", "--zero-bubble-v-schedule-mem-setup", "half")
+    assert two.placed().schedule == "zbv" and row(two, "--zero-bubble-v-schedule-mem-setup")[0] == "not_modelled"
     alone = job(*DENSE, "--enable-zero-bubble", "--zero-bubble-v-schedule")
     with pytest.raises(InputError, match="takes no value, and 'x' is the value of no argument"):
         job(*DENSE, "--enable-zero-bubble", "x")

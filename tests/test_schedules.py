@@ -214,7 +214,7 @@ def test_closed_form_is_the_replay(case: tuple[str, dict[str, Any], dict[str, An
     values = size | equal_stages(p, v, d["f"], d["x"], d["w"], d["r"], d["c"], d["pair"])
     makespan, replayed = schedule.makespan.evaluate(values), max(t.end for t in timed)
     if inexact(schedule, values):
-        assert makespan <= replayed
+        assert makespan <= replayed or schedule.estimate
     else:
         assert makespan == replayed
     for rank, peak in enumerate(held(entries)):

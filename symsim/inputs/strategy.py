@@ -288,6 +288,8 @@ class Strategy(BaseModel):
         "interleaved_zb",
         "grouped_interleaved",
         "zbv",
+        "v_half",
+        "v_min",
         "dualpipe",
         "dualpipev",
         "ds_default",

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, NamedTuple
 
+from symsim.pipeline.orders_v import from_pattern, half_places, least_places
+
 Kind = Literal["F", "B", "I", "W", "R"]
 
 
@@ -312,6 +314,14 @@ def _zbv(p: int, m: int, v: int, group: int) -> Order:
     return tuple(row(rank) for rank in range(p))
 
 
+def _patterned(places: Callable[[int, int], tuple[int, int, int, int]]) -> Callable[[int, int, int, int], Order]:
+    def order_of(p: int, m: int, v: int, group: int) -> Order:
+        rows = enumerate(from_pattern(places, p, m))
+        return tuple(tuple(_one(kind, (rank, 2 * p - 1 - rank)[chunk], k) for kind, chunk, k in row) for rank, row in rows)
+
+    return order_of
+
+
 def _dualpipe_row(write: _Counted, half: int, depth: int, m: int) -> tuple[Slot, ...]:
     """The eight phases of DualPipe for the rank at distance `half` from its end of a pipe of `depth` pairs."""
     outside = depth - 1 - half
@@ -452,6 +462,8 @@ _ORDERS: Mapping[str, Callable[[int, int, int, int], Order]] = {
     "interleaved_zb": _interleaved_zb,
     "grouped_interleaved": _grouped_interleaved,
     "zbv": _zbv,
+    "v_half": _patterned(half_places),
+    "v_min": _patterned(least_places),
     "dualpipe": _dualpipe,
     "dualpipev": _dualpipev,
     "ds_default": _merak(lambda p, m, rank: set(), merged=False),

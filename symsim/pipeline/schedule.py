@@ -53,7 +53,8 @@ class Schedule:
     no barrier ends the step (assumption step_barrier), of the rank that is longest at its own operations; the bubble itself
     where rank 0 is the first to begin and the last to end, or where no form is known. at_head: micro-batches that the last chunk of the
     model holds at once from the start of a forward to the end of its input gradients: what the output head keeps is held of each. saved: what
-    t_place and its like are over the seconds of each stage, by what follows `t_`.
+    t_place and its like are over the seconds of each stage, by what follows `t_`. estimate: how far the makespan is off where it is
+    not exact, if it may be too long there as well as too short.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Schedule:
     apart: Expr = ZERO
     at_head: Expr = ONE
     saved: Mapping[str, Expr] = field(default_factory=dict)
+    estimate: str = ""
 
     @property
     def mirrored(self) -> bool:

@@ -42,7 +42,7 @@ from symsim.pipeline.schedule import (
     v,
     with_fill,
 )
-from symsim.pipeline.schedules_fork import grouped_interleaved
+from symsim.pipeline.schedules_fork import grouped_interleaved, v_half, v_min
 from symsim.pipeline.schedules_merak import (
     MERGED_EXCHANGES,
     SHORT_EXCHANGES,
@@ -264,6 +264,8 @@ SCHEDULES = _Rows(
         "interleaved_zb": _interleaved_zb,
         "grouped_interleaved": grouped_interleaved,
         "zbv": zbv,
+        "v_half": v_half,
+        "v_min": v_min,
         "dualpipe": dualpipe,
         "dualpipev": dualpipev,
         "ds_default": ds_default,

@@ -32,6 +32,7 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     bubble = step.number("t_bubble")
     said = f": {schedule.meaning} "
     waits = f". The slowest stage waits {seconds(bubble)}, {percent(bubble / step.number('t_step'))} of the step."
+    waits += f" That is an estimate, {schedule.estimate}." if schedule.estimate else ""
     in_flight, facts = step.decided(schedule.in_flight)
     where = _where(ink, dict.fromkeys(f for _, found in (*decided.values(), (in_flight, facts)) for f in found))
     cited = ink.sources.cited(schedule.source)

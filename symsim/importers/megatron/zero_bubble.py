@@ -42,15 +42,15 @@ def schedule(read: Settings) -> None:
     bent = keys.flag("zero_bubble_v_schedule", False, to="schedule, vpp", why="two chunks a rank in the shape of a V")
     apart = keys.flag("enable_zero_bubble", False, to="schedule") or bent
     pending = shown(keys.given["zero_bubble_max_pending_backward"].value) if keys.has("zero_bubble_max_pending_backward") else "auto"
-    setup = keys.choice("zero_bubble_v_schedule_mem_setup", {name: name for name in ("zb", "half", "min")}, "zb", to="schedule")
+    setup = keys.choice("zero_bubble_v_schedule_mem_setup", {"zb": "zbv", "half": "v_half", "min": "v_min"}, "zbv", to="schedule")
     if keys.has("zero_bubble_max_pending_backward"):
         keys.note("zero_bubble_max_pending_backward", "no_cost_effect", why="read with enable_zero_bubble alone")
     if pp == 1 or not apart:
         return
     if bent:
-        options |= {"schedule": "zbv", "vpp": 2}
-        if setup != "zb":
-            why = "activations of a half or a third of 1F1B's, with a bubble; those of all of it, without one, here"
+        options |= {"schedule": "zbv" if pp == 2 else setup, "vpp": 2}
+        if pp == 2 and setup != "zbv":
+            why = "two ranks hold four chunks all the same (the first a chunk less with min), in an order that has no row: that of zb is timed"
             keys.note("zero_bubble_v_schedule_mem_setup", "not_modelled", why=why)
         return
     if options.get("vpp", 1) > 1:
