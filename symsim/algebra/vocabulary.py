@@ -25,6 +25,8 @@ s_max   | s_{\max}      | 1    | tokens of the longest row there may be, where r
 u       | u             | 1    | mean length of a document in a row
 q_u     | q_u           | 1    | variance of the documents' lengths, over their mean squared
 k_u     | k_u           | 1    | variance of a row's attention work, over its mean squared, of rows as long as a document is on average
+skew_u  | \gamma_u      | 1    | skewness of the attention work of a row as long as a document is on average
+skew_t  | \gamma_t      | 1    | skewness of the documents' lengths
 u_w     | u_w           | 1    | mean of a document's tokens, at most w of each
 u_ww    | u_w^{(2)}     | 1    | mean square of a document's tokens, at most w of each
 u_r     | u_r           | 1    | mean of a document's tokens behind its last whole chunk
@@ -188,7 +190,7 @@ _DOMAINS: dict[str, str] = {
     **dict.fromkeys("q_u k_u u_r u_rr jitter t_restart carbon".split(), "non-negative"),
     **dict.fromkeys("async_save eval_iters ramp_samples".split(), "non-negative integer"),
     **dict.fromkeys("phi_gemm phi_group zeta_fa phi_fa omega_fa omega_fab psi_fa psi_fab kappa_fa sigma_fab".split(), "non-negative"),
-    **dict.fromkeys("t_uneven t_late".split(), "real"),
+    **dict.fromkeys("t_uneven t_late skew_u skew_t".split(), "real"),
     **dict.fromkeys("tw tr tc t_place t_tail sum_tw sum_tr e_dp t_opt".split(), "non-negative"),
     **dict.fromkeys("t_gemm t_tile tau_fa tau_fab t_mem t_launch t_gather".split(), "non-negative"),
 }

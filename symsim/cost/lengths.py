@@ -5,24 +5,33 @@ renewal reward process: Ross, Stochastic Processes, sec. 3.6), so the attention 
 
     kappa = sqrt(u k_u / (b s))         of its mean; k_u = Var(u^2 - r u) / (E[u] r)^2, for lognormal lengths q^4 - 2 q^2 + q, q = 1 + q_u
 
-Of n normal numbers the largest lies xi(n) deviations above their mean. The pipeline waits for the longest of all micro-batches as often as
-it waits at all (equal machines that all jobs pass: Pinedo, Scheduling, sec. 6.1), and data-parallel ranks wait for one another: every
-micro-batch where they gather parameters or exchange tokens, else at the end of the step, when m of them have been added up. Together that is
-so many deviations of every micro-batch that a step goes through: its rows are taken as that much longer, and all seconds of a micro-batch
-that follow from the lengths of rows are defined once more, with the longer ones in their place. What does not grow with them (a floor of a
-kernel, a message of parameters) is then in the time of both, and a message beside a longer kernel is hidden by more.
+The third cumulant follows from the sixth moment likewise, and by how many deviations xi the longest of n is above the mean is taken as of gamma-
+distributed numbers of that skewness (`symsim/cost/largest.py`). The pipeline waits for the longest of a replica's micro-batches as often as it waits
+at all (equal machines that all jobs pass: Pinedo, Scheduling, sec. 6.1), and data-parallel ranks wait for one another: every micro-batch where they
+gather parameters or exchange tokens, else at the end of the step, when m of them and those waits have been added up. Together that is so many
+deviations of every micro-batch that a step goes through: its rows are taken as that much longer, and all seconds of a micro-batch that follow from
+the lengths of rows are defined once more, with the longer ones in their place. What does not grow with them (a floor of a kernel, a message of
+parameters) is then in the time of both, and a message beside a longer kernel is hidden by more.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from symsim.algebra.expr import ONE, ZERO, Expr, maximum, minimum, sqrt, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, of_step
 from symsim.algebra.quantity import NONE, SECOND, Quantity
 from symsim.cost.count import label
-from symsim.cost.largest import SOURCE, expected_largest
+from symsim.cost.largest import (
+    OF_SKEWED,
+    SOURCE,
+    expected_largest,
+    expected_largest_skewed,
+    sixth_of_skewness,
+    variance_of_largest,
+    variance_of_largest_skewed,
+)
 from symsim.inputs.lengths import documents
 from symsim.lowering.lowered import Lowered
 from symsim.pipeline.schedules import schedule_of
@@ -34,8 +43,17 @@ _INSIDE = frozenset(("u_w", "u_ww", "u_r", "u_rr"))
 _SAID = {
     "together": "replicas that wait every micro-batch",
     "apart": "groups of replicas",
-    "microbatches": "micro-batches of all replicas",
+    "microbatches": "micro-batches of a step, of replicas that wait for one another",
 }
+OF_SUM = "Stein's kernel of a gamma distribution: Stein, Approximate Computation of Expectations, 1986, lecture VI"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Micro-batches, or steps, of which the longest is waited for: mean and variance of the largest of as many normal numbers."""
+
+    mean: Expr
+    variance: Expr
 
 
 def rows_differ(lowered: Lowered) -> bool:
@@ -48,14 +66,13 @@ def longest_rows(book: Derivation, lowered: Lowered) -> Expr:
     for them: its symbol, or zero."""
     if not rows_differ(lowered):
         return ZERO
-    waits = symbol("t_bubble") / symbol("t_slow") if lowered.profile.strategy.pp > 1 else ZERO
-    lengths = _longer(book, lowered, _deviations(book, lowered))
+    lengths = _longer(book, lowered)
     slow = of_step("t", "slow")
     # beside a longer kernel messages of two kinds may be hidden, by more together than it takes longer
     longer = maximum(0, defined_at(book, slow, lengths) - slow.expr)
     return book.define(
         of_step("exposed", axis="lengths"),
-        Quantity((symbol("m") + waits) * longer, SECOND),
+        Quantity((symbol("m") + _waits(lowered)) * longer, SECOND),
         "waiting for the longest rows",
         unit=SECOND,
         latex=rf"\epsilon^{{{label('lengths')}}}",
@@ -63,9 +80,10 @@ def longest_rows(book: Derivation, lowered: Lowered) -> Expr:
     ).expr
 
 
-def _longer(book: Derivation, lowered: Lowered, deviations: Expr) -> dict[str, Expr]:
-    """Defines the lengths of a row so many deviations longer than the mean, at most a whole one: by the symbols of the mean's."""
+def _longer(book: Derivation, lowered: Lowered) -> dict[str, Expr]:
+    """Defines the lengths of the rows that a step waits for, at most whole ones: by the symbols of the mean's."""
     u, s, strategy = symbol("u"), symbol("s"), lowered.profile.strategy
+    groups = _groups(book, lowered)
 
     def define(name: str, value: Expr, meaning: str, latex: str, source: str = "") -> Expr:
         return book.define(Key(name, "sizes"), Quantity(value), meaning, unit=NONE, latex=latex, source=source).expr
@@ -77,13 +95,15 @@ def _longer(book: Derivation, lowered: Lowered, deviations: Expr) -> dict[str, E
     tokens, attention = ONE, ONE
     if strategy.padding_free or strategy.mlp_padding_free:
         meaning = "standard deviation of a micro-batch's tokens, over their mean"
-        tokens = 1 + define("kappa_tokens", sqrt(symbol("q_u") / symbol("b")), meaning, r"\sigma_T") * deviations
+        deviation = define("kappa_tokens", sqrt(symbol("q_u") / symbol("b")), meaning, r"\sigma_T")
+        tokens = 1 + deviation * _deviations(book, lowered, groups, "tokens", symbol("skew_t") / sqrt(symbol("b")))
     if strategy.mlp_padding_free:
         return {"u": longest("u", minimum(u * tokens, s), "mean length of documents in the longest rows")}
     renewal = "" if strategy.padding_free else "renewal reward process: Ross, Stochastic Processes, sec. 3.6"
     meaning = "standard deviation of a micro-batch's attention work, over its mean"
     rows = symbol("b") if strategy.padding_free else symbol("b") * s / u
-    attention = 1 + define("kappa_rows", sqrt(symbol("k_u") / rows), meaning, r"\sigma_A", renewal) * deviations
+    deviation = define("kappa_rows", sqrt(symbol("k_u") / rows), meaning, r"\sigma_A", renewal)
+    attention = 1 + deviation * _deviations(book, lowered, groups, "rows", symbol("skew_u") / sqrt(rows))
     whole = symbol("s_max") if strategy.padding_free else s
     keys = minimum(u * attention / tokens, whole / (1 + symbol("q_u")))
     found = {"u": longest("u", keys, "mean length of documents whose attention has as many keys a token as in the longest rows")}
@@ -115,29 +135,61 @@ def _together(lowered: Lowered) -> Expr:
     return minimum(mesh.degree("dp"), maximum(1, mesh.degree("ep") * mesh.degree("etp") / inside))
 
 
-def _deviations(book: Derivation, lowered: Lowered) -> Expr:
-    """Defines by how many deviations the micro-batches that a step goes through are longer, in the mean over them."""
+def _groups(book: Derivation, lowered: Lowered) -> dict[str, Group]:
+    """What waits for the longest of what, with the mean and the variance of the largest of as many normal numbers, which it defines."""
     m, replicas, together = symbol("m"), lowered.mesh.degree("dp"), _together(lowered)
     waits = _of_equal_stages(book, lowered)
-    found = ZERO
-    for part, n, times in (("together", together, m), ("apart", replicas / together, sqrt(m)), ("microbatches", m * replicas, waits)):
-        if n == ONE or not times:
+    found = {}
+    for part, n in (("together", together), ("apart", replicas / together), ("microbatches", m * together if waits else ONE)):
+        if n == ONE:
             continue
-        largest = book.define(
-            Key("xi", "sizes", part=part),
-            Quantity(expected_largest(n)),
-            f"expected largest of as many normal numbers as there are {_SAID[part]}",
-            latex=rf"\xi_{{{label(part)}}}",
-            source=SOURCE,
-        )
-        found = found + times * largest.expr
-    meaning = "deviations by which the micro-batches that a step waits for are longer than the mean"
-    return book.define(Key("xi", "sizes", part="rows"), Quantity(found / (m + waits)), meaning, unit=NONE, latex=rf"\xi_{{{label('rows')}}}").expr
+
+        def define(name: str, value: Expr, meaning: str, latex: str, part: str = part) -> Expr:
+            meaning = f"{meaning} of the largest of as many normal numbers as there are {_SAID[part]}"
+            key = Key(name, "sizes", part=part)
+            return book.define(key, Quantity(value), meaning, unit=NONE, latex=rf"{latex}_{{{label(part)}}}", source=SOURCE).expr
+
+        mean = define("xi", expected_largest(n), "mean", r"\xi")
+        found[part] = Group(mean, define("nu", variance_of_largest(mean), "variance", r"\nu"))
+    return found
+
+
+def _deviations(book: Derivation, lowered: Lowered, groups: dict[str, Group], what: str, skewness: Expr) -> Expr:
+    """Defines by how many deviations the micro-batches that a step goes through are longer, in the mean over them: in tokens, or in the attention
+    work of rows, which have this skewness."""
+    m, waits = symbol("m"), _waits(lowered)
+    of = "of a micro-batch's tokens" if what == "tokens" else "of a micro-batch's attention work"
+
+    def define(name: str, part: str, value: Expr, meaning: str, latex: str, source: str = OF_SKEWED) -> Expr:
+        key = Key(name, "sizes", part=f"{what}_{part}" if part else what)
+        index = f"{label(what)},{label(part)}" if part else label(what)
+        return book.define(key, Quantity(value), meaning, unit=NONE, latex=rf"{latex}_{{{index}}}", source=source).expr
+
+    def largest(part: str, sixth: Expr) -> tuple[Expr, Expr]:
+        """Mean and variance; of a single one 0 and 1."""
+        if part not in groups:
+            return ZERO, ONE
+        group = groups[part]
+        value, said = expected_largest_skewed(group.mean, group.variance, sixth), f"deviations {of} by which the longest of {_SAID[part]} is longer"
+        mean = define("xi", part, value, f"{said} than the mean", r"\xi")
+        return mean, variance_of_largest_skewed(group.mean, group.variance, sixth)
+
+    sixth = define("skew", "", sixth_of_skewness(skewness), f"sixth of the skewness {of}", r"\gamma")
+    (each, variance), (longest, further) = largest("together", sixth), largest("microbatches", sixth)
+    found = m * each + waits * longest
+    if "apart" in groups:
+        added = sixth_of_skewness(skewness / sqrt(m))
+        beyond, _ = largest("apart", define("skew", "apart", added, f"sixth of the skewness {of}, added up over a step", r"\gamma"))
+        square = (m + 2 * waits * (1 + 3 * sixth * longest)) * variance + (waits**2 * further if waits else ZERO)
+        meaning = f"standard deviation of what a replica's step takes, in those {of}"
+        found = found + beyond * define("kappa", "apart", sqrt(square), meaning, r"\sigma", OF_SUM if waits else "")
+    meaning = f"deviations {of} by which those that a step waits for are longer than the mean"
+    return define("xi", "", found / (m + waits), meaning, r"\xi", "")
 
 
 def _of_equal_stages(book: Derivation, lowered: Lowered) -> Expr:
-    """Defines how many micro-batches' times a stage waits in a pipeline of equal stages, whose gradients each take as long as a forward: unlike
-    t_bubble over t_slow it follows from sizes alone, as lengths have to on which the kernels' times stand."""
+    """Defines how many micro-batches' times a stage waits in a pipeline of equal stages, whose gradients each take as long as a forward. Longer rows
+    take as much longer on every stage of as many layers, also where one stage has a head besides, for which the others wait anyway."""
     strategy = lowered.profile.strategy
     if strategy.pp == 1:
         return ZERO
@@ -147,3 +199,7 @@ def _of_equal_stages(book: Derivation, lowered: Lowered) -> Expr:
     waits = bubble.substitute(dict.fromkeys(bubble.symbols() - _SIZES, ZERO) | each | sums | {"tfb": ONE})
     meaning = "micro-batches' times that a stage waits where all stages are equal, and input and weight gradients each take as long as a forward"
     return book.define(Key("waits", "sizes"), Quantity(waits), meaning, unit=NONE, latex=r"n_{\mathrm{waits}}").expr
+
+
+def _waits(lowered: Lowered) -> Expr:
+    return symbol("waits") if lowered.profile.strategy.pp > 1 else ZERO

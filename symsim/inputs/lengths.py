@@ -1,7 +1,7 @@
 """Lengths of the documents that rows are made of: all equal, a lognormal distribution, or those of a file.
 
-A row's attention is a sum over its documents, so what counts are moments of the lengths: E[u^2]/E[u] for the mean work, third and
-fourth ones for how much rows differ, and of layers with windows or chunks those of min(u, w) and of u mod w.
+A row's attention is a sum over its documents, so what counts are moments of the lengths: E[u^2]/E[u] for the mean work, those up to the
+sixth for how much rows differ, and of layers with windows or chunks those of min(u, w) and of u mod w.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import json
 import math
 import os
 import re
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -26,19 +26,23 @@ _MOST = 10**12
 _CHUNKS = 10_000
 _LOGNORMAL = re.compile(r"lognormal:\s*([0-9]{1,10}(?:\.[0-9]{1,9})?)\s*[+,]\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)")
 _TOKEN = re.compile(r'[^\s,\[\]{}:"]+')
-_FORMS = "document_lengths takes a length (1500), lognormal:MEAN+CV (lognormal:1500+0.8) or @FILE"
+_FORMS = "document_lengths takes a length (1500), lognormal:MEAN+CV (lognormal:1500+0.8) or @FILE, cut: before it where rows cut them"
+_CUT = "cut:"
+LONGEST_CUT = 2**22
 
 
 @dataclass(frozen=True)
 class Lengths:
     """Documents: their mean length, the variance over its square, and that of the attention work over its own (further: of rows packed from
-    several, alone: of one document each). counted: (length, how many), of a file; longest: (length, FILE:LINE)."""
+    several, alone: of one document each), and what these are skewed by (skews: further, alone, and the length itself). counted: (length, how
+    many), of a file or of what rows are cut into; longest: (length, FILE:LINE)."""
 
     mean: Number
     spread: Number = 0
     further: Number = 0
     alone: Number = 0
-    counted: tuple[tuple[int, int], ...] = ()
+    skews: tuple[Number, Number, Number] = (0, 0, 0)
+    counted: "tuple[tuple[int, int | float], ...]" = ()
     longest: tuple[int, str] | None = None
 
     @property
@@ -46,8 +50,11 @@ class Lengths:
         return self.spread > 0
 
     def values(self, alone: bool = False) -> dict[str, Number]:
-        """u, and where lengths differ q_u and k_u; alone: of rows of one document each."""
-        return {"u": self.mean, **({"q_u": self.spread, "k_u": self.alone if alone else self.further} if self.varied else {})}
+        """u, and where lengths differ q_u, k_u and skew_u; alone: of rows of one document each, whose tokens differ too (skew_t)."""
+        if not self.varied:
+            return {"u": self.mean}
+        work = {"k_u": self.alone, "skew_u": self.skews[1], "skew_t": self.skews[2]} if alone else {"k_u": self.further, "skew_u": self.skews[0]}
+        return {"u": self.mean, "q_u": self.spread, **work}
 
     def inside(self, w: int) -> dict[str, Number]:
         """Moments inside a window or chunk of w tokens: u_w, u_ww of min(u, w), and u_r, u_rr of u mod w."""
@@ -66,9 +73,55 @@ def documents(strategy: Strategy) -> Lengths | None:
     if strategy.document_lengths is None:
         return None if strategy.packed_document_length is None else Lengths(strategy.packed_document_length)
     text = strategy.document_lengths.strip()
-    if text.startswith("@"):
-        return _of_file(text[1:], _stamp(text[1:]))
-    return _of_text(text)
+    if not is_cut(strategy):
+        return _given(text)
+    path = text.removeprefix(_CUT).strip()
+    return _cut(path, _stamp(path.removeprefix("@")), strategy.seq_length)
+
+
+def is_cut(strategy: Strategy) -> bool:
+    """Whether documents follow one another through all rows, cut wherever a row ends, and the lengths are those before."""
+    return strategy.document_lengths is not None and strategy.document_lengths.strip().startswith(_CUT)
+
+
+def _given(text: str) -> Lengths:
+    return _of_file(text[1:], _stamp(text[1:])) if text.startswith("@") else _of_text(text)
+
+
+@lru_cache(maxsize=16)
+def _cut(text: str, stamp: tuple[int, int], row: int) -> Lengths:
+    """What rows of so many tokens hold of documents that lie anywhere in them. Of the row places at which a document of u tokens may begin in a
+    row, |row - u| + 1 leave a piece of min(u, row) tokens, and two each shorter one."""
+    whole = _given(text)
+    if row > LONGEST_CUT:
+        raise InputError(f"document_lengths={cut(text, 60)}: is cut for rows of at most {LONGEST_CUT:,} tokens, not of seq_length={row:,}")
+    counted: Sequence[tuple[int, int | float]] = whole.counted or ((int(whole.mean), 1),)
+    if whole.varied and not whole.counted:
+        counted = _lognormal_counts(float(whole.mean), float(whole.spread), row)
+    left: dict[int, int | float] = defaultdict(int)
+    pieces: dict[int, int | float] = defaultdict(int)
+    for u, n in counted:
+        left[min(u, row)] += n
+        pieces[min(u, row)] += n * (abs(row - u) + 1)
+    above: int | float = 0
+    for v in range(max(left), 0, -1):
+        pieces[v] += 2 * above
+        above += left.get(v, 0)
+    found = of_counts(tuple(sorted((v, n) for v, n in pieces.items() if n > 0)))
+    if whole.counted or not whole.varied:
+        return found
+    mean, spread, further = (Fraction(value).limit_denominator(10**6) for value in (found.mean, found.spread, found.further))
+    return replace(found, mean=mean, spread=spread, further=further)
+
+
+def _lognormal_counts(mean: float, spread: float, row: int) -> list[tuple[int, float]]:
+    """Shares of documents of every length up to a row; of longer ones that of the row's and, of their mean length, that of the rest."""
+    below = _partial_moments(mean, spread)
+    found = [(v, below(0, v + 0.5) - (below(0, v - 0.5) if v > 1 else 0)) for v in range(1, row + 1)]
+    over = 1 - below(0, row + 0.5)
+    if over * mean < 1e-12:
+        return found
+    return [*found, (round((mean - below(1, row + 0.5)) / over), over)]
 
 
 def attention_documents(strategy: Strategy) -> Lengths | None:
@@ -98,8 +151,7 @@ def _of_text(text: str) -> Lengths:
         if os.path.isfile(text):
             raise InputError(f"document_lengths={cut(text, 60)}: a file stands behind @: document_lengths=@{cut(text, 60)}")
         raise InputError(f"document_lengths={cut(text, 60)}: {_FORMS}; a mean from 1 to {LONGEST:,} tokens, a coefficient of variation from 0 to 100")
-    ratio = 1 + cv**2
-    return Lengths(mean, cv**2, ratio**4 - 2 * ratio**2 + ratio, ratio**4 - 1)
+    return _of_moments([mean**k * (1 + cv**2) ** (k * (k - 1) // 2) for k in range(1, 7)])
 
 
 def _stamp(path: str) -> tuple[int, int]:
@@ -123,16 +175,33 @@ def _of_file(path: str, stamp: tuple[int, int]) -> Lengths:
     return of_counts(tuple(sorted(counts.items())), longest)
 
 
-def of_counts(rows: tuple[tuple[int, int], ...], longest: tuple[int, str] | None = None) -> Lengths:
-    """Of (length, how many) rows, exactly."""
-    first, second, third, fourth = (_moment(rows, k) for k in (1, 2, 3, 4))
-    weighted = Fraction(second) / first
-    further = (fourth - 2 * weighted * third + weighted**2 * second) / (first * weighted) ** 2
-    return Lengths(first, Fraction(second) / first**2 - 1, further, fourth / Fraction(second) ** 2 - 1, rows, longest)
+def of_counts(rows: "tuple[tuple[int, int | float], ...]", longest: tuple[int, str] | None = None) -> Lengths:
+    """Of (length, how many) rows, exactly where these are whole."""
+    return _of_moments([_moment(rows, k) for k in range(1, 7)], rows, longest)
 
 
-def _moment(rows: "tuple[tuple[int, int], ...] | list[tuple[int, int]]", power: int) -> Number:
-    found = Fraction(sum(n * u**power for u, n in rows), sum(n for _, n in rows))
+def _of_moments(moments: Sequence[Number], rows: "tuple[tuple[int, int | float], ...]" = (), longest: tuple[int, str] | None = None) -> Lengths:
+    """Of the first six. The third cumulant of a renewal reward process with rewards y of mean zero is (E[y^3] - 3 E[y^2] E[y u] / E[u]) / E[u] a
+    token: so much of Wald's identity E[exp(x y - c(x) u)] = 1 (Asmussen, Applied Probability and Queues, ch. V) is of the third order."""
+    first, second, third, fourth, fifth, sixth = moments
+    mean = Fraction(second) / first
+    square = fourth - 2 * mean * third + mean**2 * second
+    cube = sixth - 3 * mean * fifth + 3 * mean**2 * fourth - mean**3 * third - 3 * square * (third - mean * second) / first
+    skews = (
+        _skew(cube, square),
+        _skew(sixth - 3 * fourth * second + 2 * second**3, fourth - second**2),
+        _skew(third - 3 * second * first + 2 * first**3, second - first**2),
+    )
+    return Lengths(first, Fraction(second) / first**2 - 1, square / (first * mean) ** 2, fourth / Fraction(second) ** 2 - 1, skews, rows, longest)
+
+
+def _skew(cube: Number, square: Number) -> Number:
+    return Fraction(float(cube) / float(square) ** 1.5).limit_denominator(10**6) if square else 0
+
+
+def _moment(rows: "Sequence[tuple[int, int | float]]", power: int) -> Number:
+    above, below = sum(n * u**power for u, n in rows), sum(n for _, n in rows)
+    found = Fraction(above, below) if isinstance(above, int) and isinstance(below, int) else Fraction(above / below)
     return int(found) if found.denominator == 1 else found
 
 
@@ -182,19 +251,26 @@ def _length(given: object, path: str, line: int) -> int:
 
 def _lognormal_inside(mean: float, spread: float, w: int) -> tuple[Number, ...]:
     """E[min(u, w)], E[min(u, w)^2], E[u mod w], E[(u mod w)^2] of a lognormal distribution: partial moments up to every multiple of w."""
-    sigma2 = math.log1p(spread)
-    sigma, center = math.sqrt(sigma2), math.log(mean) - sigma2 / 2
-
-    def below(k: int, x: float) -> float:
-        """E[u^k where u <= x]."""
-        whole = math.exp(k * center + k * k * sigma2 / 2)
-        return whole * 0.5 * math.erfc((center + k * sigma2 - math.log(x)) / (sigma * math.sqrt(2)))
-
+    below = _partial_moments(mean, spread)
     over = 1 - below(0, w)
     first, second = below(1, w) + w * over, below(2, w) + w * w * over
     rest = [below(1, w), below(2, w)]
-    for j in range(1, min(_CHUNKS, math.ceil(math.exp(center + 8 * sigma) / w) + 1)):
+    sigma2 = math.log1p(spread)
+    longest = mean * math.exp(8 * math.sqrt(sigma2) - sigma2 / 2)
+    for j in range(1, min(_CHUNKS, math.ceil(longest / w) + 1)):
         share, one, two = (below(k, (j + 1) * w) - below(k, j * w) for k in (0, 1, 2))
         rest[0] += one - j * w * share
         rest[1] += two - 2 * j * w * one + (j * w) ** 2 * share
     return tuple(Fraction(x).limit_denominator(10**6) for x in (first, second, *rest))
+
+
+def _partial_moments(mean: float, spread: float) -> Callable[[int, float], float]:
+    """E[u^k where u <= x] of a lognormal distribution, by k and x."""
+    sigma2 = math.log1p(spread)
+    sigma, center = math.sqrt(sigma2), math.log(mean) - sigma2 / 2
+
+    def below(k: int, x: float) -> float:
+        whole = math.exp(k * center + k * k * sigma2 / 2)
+        return whole * 0.5 * math.erfc((center + k * sigma2 - math.log(x)) / (sigma * math.sqrt(2)))
+
+    return below

@@ -100,7 +100,10 @@ class Strategy(BaseModel):
         None, description="mean length of the documents packed into a sequence; attention stays inside a document"
     )
     document_lengths: str | None = Field(
-        None, max_length=4096, description="lengths of the documents packed into a sequence: all equal, 1500; lognormal:MEAN+CV; @FILE lists them"
+        None,
+        max_length=4096,
+        description="lengths of the documents packed into a sequence: all equal, 1500; lognormal:MEAN+CV; @FILE lists them; cut: before it where rows "
+        "cut what runs through them",
     )
     padding_free: bool = Field(
         False, description="rows are one document each, of its own length, without padding: work at the mean, memory at seq_length"

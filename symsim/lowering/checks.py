@@ -13,7 +13,7 @@ from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import InputError, cut
 from symsim.frameworks.choices import FRAMEWORKS
 from symsim.inputs.architecture import Architecture
-from symsim.inputs.lengths import attention_documents, documents
+from symsim.inputs.lengths import attention_documents, documents, is_cut
 from symsim.inputs.limits import MOST_STAGES
 from symsim.inputs.strategy import Strategy, default_dp
 from symsim.inputs.trained import depths
@@ -252,6 +252,9 @@ def _documents(strategy: Strategy) -> None:
             if getattr(strategy, option):
                 raise InputError(f"{option}=true needs the lengths of documents, one to a row: document_lengths=lognormal:MEAN+CV, @FILE or N")
         return
+    for option in ("padding_free", "mlp_padding_free"):
+        if getattr(strategy, option) and is_cut(strategy):
+            raise InputError(f"document_lengths=cut: is of documents that go on in the next row; {option}=true has one to a row")
     if strategy.mlp_padding_free and (strategy.padding_free or strategy.micro_batch_size == 1):
         one = "padding_free=true pads none; set one of them" if strategy.padding_free else "micro_batch_size=1 has one row alone"
         raise InputError(f"mlp_padding_free is of rows that are padded to a longer one beside them; {one}")

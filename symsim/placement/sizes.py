@@ -103,7 +103,7 @@ def _values(model: Architecture, strategy: Strategy) -> dict[str, Number]:
     }
     found |= _of_networks(model)
     if lengths is not None:
-        found |= lengths.values(alone=strategy.padding_free)
+        found |= lengths.values(alone=strategy.padding_free or strategy.mlp_padding_free)
         if strategy.padding_free:
             found |= {"s": lengths.mean, "s_max": strategy.seq_length}
         for w in {kind.window for kind in model.layer_kinds.values() if kind.window}:
