@@ -102,8 +102,8 @@ class Strategy(BaseModel):
     document_lengths: str | None = Field(
         None,
         max_length=4096,
-        description="lengths of the documents packed into a sequence: all equal, 1500; lognormal:MEAN+CV; @FILE lists them; cut: before it where rows "
-        "cut what runs through them",
+        description="lengths of the documents packed into a sequence: all equal, 1500; lognormal:MEAN+CV; @FILE lists them; cut: before it where "
+        "rows cut what runs through them",
     )
     padding_free: bool = Field(
         False, description="rows are one document each, of its own length, without padding: work at the mean, memory at seq_length"
