@@ -579,7 +579,7 @@ def test_a_bad_file_is_one_sentence(text: str, said: str, tmp_path: Path) -> Non
         ("document_lengths=1500,packed_document_length=1500", "give one of them"),
         ("document_lengths=cut:", "document_lengths takes a length"),
         ("document_lengths=cut:@nowhere.json", "nowhere.json: no such file"),
-        ("document_lengths=cut:1500,padding_free=true", "has one to a row"),
+        ("document_lengths=cut:1500,padding_free=true", "one to a row, uncut"),
     ],
 )
 def test_a_bad_option_is_one_sentence(options: str, said: str) -> None:

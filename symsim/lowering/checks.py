@@ -247,14 +247,11 @@ def _documents(strategy: Strategy) -> None:
     if strategy.document_lengths is not None and strategy.packed_document_length is not None:
         raise InputError("document_lengths and packed_document_length both say how long documents are; give one of them")
     name = "packed_document_length" if strategy.document_lengths is None else "document_lengths"
-    if lengths is None:
-        for option in ("padding_free", "mlp_padding_free"):
-            if getattr(strategy, option):
-                raise InputError(f"{option}=true needs the lengths of documents, one to a row: document_lengths=lognormal:MEAN+CV, @FILE or N")
-        return
     for option in ("padding_free", "mlp_padding_free"):
-        if getattr(strategy, option) and is_cut(strategy):
-            raise InputError(f"document_lengths=cut: is of documents that go on in the next row; {option}=true has one to a row")
+        if getattr(strategy, option) and (lengths is None or is_cut(strategy)):
+            raise InputError(f"{option}=true needs the lengths of documents, one to a row, uncut: document_lengths=lognormal:MEAN+CV, @FILE or N")
+    if lengths is None:
+        return
     if strategy.mlp_padding_free and (strategy.padding_free or strategy.micro_batch_size == 1):
         one = "padding_free=true pads none; set one of them" if strategy.padding_free else "micro_batch_size=1 has one row alone"
         raise InputError(f"mlp_padding_free is of rows that are padded to a longer one beside them; {one}")
