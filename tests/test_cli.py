@@ -251,6 +251,18 @@ def test_keys_of_a_config_that_are_not_read_are_named(tmp_path: Path):
     assert "not read" not in in_process.run("eval", str(config)).stderr
 
 
+def test_what_a_config_has_besides_the_decoder_is_said_once_with_the_reason(tmp_path: Path):
+    config = tmp_path / "config.json"
+    text = {"hidden_size": 2560, "model_type": "gemma3_text"}
+    for besides in ({"vision_config": {"hidden_size": 1152}, "mm_tokens_per_image": 256}, {}):
+        config.write_text(json.dumps({"model_type": "gemma3", "text_config": text, **besides}))
+        said = in_process.run("eval", str(config), "--json").stderr
+        assert said.count("config.json: vision_config, mm_tokens_per_image: not imported: only the text tower is") == bool(besides)
+    config.write_text(json.dumps(LLAMA | {"quantization_config": {"quant_method": "fp8"}, "hidden_siz": 1}))
+    reason = "quantization_config: the weights are taken as trained; a strategy sets their precision"
+    assert f"config.json: {reason}; hidden_siz is not read" in in_process.run("eval", str(config)).stderr
+
+
 def test_import_without_a_directory_writes_nothing(tmp_path: Path):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     done = in_process.run("import", "hf", "config.json", cwd=tmp_path)

@@ -116,7 +116,7 @@ def _assumed(path: str) -> dict[str, str]:
 
 
 def import_hf(path: str, called: str = "") -> LoadedModel:
-    """A Hugging Face config.json, with what became of each of its keys; a note names those that are unknown. called: its name, else that of
+    """A Hugging Face config.json, with what became of each of its keys; a note names those that are not read. called: its name, else that of
     the file or of its directory."""
     document = read_json(path)
     from symsim.inputs.hf import read_config
@@ -127,14 +127,20 @@ def import_hf(path: str, called: str = "") -> LoadedModel:
         architecture, rows = read_config(document.data, called or name or stem, path)
     except ValidationError as error:
         raise from_validation_error(error, None, path, Architecture) from None
-    return LoadedModel(architecture, path, tuple(rows), note=_unread(path, [key for key, fate, _ in rows if fate == "unknown"]))
+    return LoadedModel(architecture, path, tuple(rows), note=_unread(path, rows))
 
 
-def _unread(path: str, keys: Sequence[str]) -> str:
-    if not keys:
-        return ""
-    several = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
-    return f"{path}: {', '.join(map(cut, keys[:3]))}{several} {'is' if len(keys) == 1 else 'are'} not read ('symsim import hf' says why)"
+def _unread(path: str, rows: Sequence[tuple[str, str, str]]) -> str:
+    """What a user should know of the keys that are not read: those that another workload or a strategy has, with the reason, and the unknown."""
+    refused = {why: [key for key, fate, reason in rows if (fate, reason) == ("refused", why)] for _, fate, why in rows if fate == "refused"}
+    said = [f"{_named(keys)}: {why}" for why, keys in refused.items()]
+    if unknown := [key for key, fate, _ in rows if fate == "unknown"]:
+        said.append(f"{_named(unknown)} {'is' if len(unknown) == 1 else 'are'} not read ('symsim import hf' says why)")
+    return f"{path}: {'; '.join(said)}" if said else ""
+
+
+def _named(keys: Sequence[str]) -> str:
+    return f"{', '.join(map(cut, keys[:3]))}{f' and {len(keys) - 3} more' if len(keys) > 3 else ''}"
 
 
 def format_model(architecture: Architecture) -> str:
