@@ -259,3 +259,39 @@ def test_a_small_run_is_in_smaller_units_and_errors_name_what_was_given() -> Non
         (["--set", "tokens=x"], "--set tokens=x"),
     ):
         assert in_process.run("run", "smollm2-135m", "-y", "h100-sxm", *given).stderr.startswith(f"symsim: {said}")
+
+
+def test_a_run_is_read_by_names_and_asked_though_it_has_billions_of_terms() -> None:
+    """Its cost is a product of sums, which nobody multiplies out."""
+    asked = "llama3-70b -s tp=8,pp=4,dp=4,sp=true,global_batch_size=128 -y h100-sxm --set tokens=1T".split()
+    found = derive("llama3-70b", "tp=8,pp=4,dp=4,sp=true,global_batch_size=128", overrides={"tokens": "1T"}, system=SYSTEM)
+    assert not found.formula("run.cost").can_inline() and found.formula("time.step").can_inline()
+    for facts in ([], ["--given", "m >= pp"]):
+        assert "cost_run = world*c_chip*wall_run" in in_process.run("formula", *asked, "run.cost", *facts).stdout
+    for refused in (["--inline", "all"], ["--per", "s"], ["--given", "dp -> oo"]):
+        said = in_process.run("formula", *asked, "run.cost", *refused)
+        assert (said.returncode, said.stdout) == (2, "") and "more than 10,000 terms" in said.stderr
+    with pytest.raises(InputError, match="cost_run has more than 10,000 terms"):
+        found.formula("run.cost").expand()
+    (price, now) = (found.ask("needed c_chip for run.cost <= 1e6").value, found.values["c_chip"])
+    assert price / now == pytest.approx(1e6 / found.value("run.cost"))
+
+
+@pytest.mark.parametrize(
+    ("name", "system", "settings", "said"),
+    [
+        ("run.cost", "h800-sxm", {}, "run.cost needs a run: --set tokens=15T"),
+        ("cost_run", "h800-sxm", {}, "cost_run needs a run: --set tokens=15T"),
+        ("cost_run", "h800-sxm", {"tokens": "1T"}, "cost_run needs a system with a price: --set accelerator.price="),
+        ("cost_per_trillion_tokens", "h800-sxm", {}, "cost_per_trillion_tokens needs a system with a price"),
+    ],
+)
+def test_a_name_that_is_not_there_says_what_it_needs(name: str, system: str, settings: dict[str, str], said: str) -> None:
+    found = derive(MODEL, STRATEGY, overrides=settings, system=system)
+    for ask in (found.value, found.formula):
+        with pytest.raises(InputError, match=f"^(overrides: )?{said}|{name} needs a run: overrides"):
+            ask(name)
+    given = [f"--set={n}={v}" for n, v in settings.items()]
+    for command in (["formula", MODEL, name], ["sweep", MODEL, "--axis", "dp=2,4", "--columns", name]):
+        done = in_process.run(*command, "-s", "tp=2", "-y", system, *given)
+        assert done.returncode == 2 and said in done.stderr, command

@@ -22,6 +22,7 @@ from symsim.algebra.expr import ONE, ZERO, Call, Expr, Number, Symbol, expr, sym
 from symsim.algebra.grammar import parse
 from symsim.algebra.proof import Inequality, Prover, is_whole
 from symsim.algebra.resolve import Resolver
+from symsim.algebra.terms import MOST_TERMS, most_terms
 from symsim.algebra.vocabulary import domain
 from symsim.errors import InputError, cut, nearest
 
@@ -244,11 +245,17 @@ class _Application:
         prover = Prover(self.domain, self.inequalities)
         closed: dict[str, Expr] = {}
         plain: dict[str, Expr] = {}
+        terms: dict[str, int] = {}
         resolver = Resolver(prover, closed)
         for name, amount in self.definitions.items():
             with _divides_by_nothing(name):
                 found = self.definitions[name] = resolver.resolve(amount.substitute(plain))
-                closed[name] = found.substitute(closed)
+                # what is too long to be put in stands for itself
+                terms[name] = most_terms(found, terms)
+                if terms[name] <= MOST_TERMS:
+                    closed[name] = found.substitute(closed)
+                else:
+                    terms[name] = 1
             # what is nothing must not lead a sum of which a limit is taken
             if not found or (found != amount and (found.is_constant or _is_symbol(found))):
                 plain[name] = found
@@ -274,10 +281,14 @@ class _Application:
         """The limit of the result; what holds the symbol is put into it, since a part may grow where the whole does not."""
         bounds = [i for i in self.inequalities if fact.right == "oo" and name in i.amount.symbols() and _falls(i.amount, name)]
         inside: dict[str, Expr] = {}
+        terms: dict[str, int] = {}
         for key, amount in self.definitions.items():
+            several = most_terms(amount, terms)
+            if several > MOST_TERMS:
+                raise InputError(f"fact '{cut(str(fact))}': {key} has more than {MOST_TERMS:,} terms with all that holds {name} put in")
             opened = amount.substitute(inside)
             if name in opened.symbols():
-                inside[key] = opened
+                inside[key], terms[key] = opened, several
         if self.result in inside:
             prover, amount = Prover(self.domain, self.inequalities), inside[self.result]
             amount = amount if fact.right == "oo" else amount.substitute({name: ONE / symbol(name)})

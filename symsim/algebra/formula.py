@@ -17,6 +17,7 @@ from symsim.algebra.expr import ONE, Expr, Number, expr
 from symsim.algebra.facts import Fact, Said, apply, declared, read_facts
 from symsim.algebra.key import Key
 from symsim.algebra.quantity import Definition, Quantity, Unit, UnitError
+from symsim.algebra.terms import MOST_TERMS, most_terms
 from symsim.algebra.vocabulary import domain
 from symsim.errors import InputError, cut, nearest
 
@@ -65,7 +66,8 @@ class Formula:
         return replace(self, definitions=written_out(self.definitions, self.line), line=None, over=self.line)
 
     def expand(self) -> Expr:
-        """One closed form over the free symbols."""
+        """One closed form over the free symbols. InputError where it has more terms than anyone reads, as of a run."""
+        self._check_terms(())
         known: dict[str, Expr | Number] = {}
         for definition in self.written_out().definitions:
             known[definition.symbol] = definition.expr.substitute(known)
@@ -90,21 +92,37 @@ class Formula:
 
     def inline(self, keep: Collection[str] = ()) -> "Formula":
         """The formula with the definitions named in `keep` (and the result's), all others put in their place. A stage's definition is
-        kept for each class of stages."""
+        kept for each class of stages. InputError for a name of none, and where it would have more terms than anyone reads, as of a run."""
         definitions = self.written_out().definitions
         names = [d.symbol for d in (*self.definitions, *definitions)]
         for name in keep:
             if name not in names:
                 raise InputError(f"{self.result.symbol} stands on no definition '{cut(name)}': {nearest(name, names)}")
+        self._check_terms(keep)
         inside: dict[str, Expr | Number] = {}
         kept = []
         for definition in definitions:
             amount = definition.expr.substitute(inside)
-            if definition.symbol in keep or definition.key.at(None).text in keep or definition is definitions[-1]:
+            if _is_kept(definition, keep) or definition is definitions[-1]:
                 kept.append(replace(definition, expr=amount))
             else:
                 inside[definition.symbol] = amount
         return replace(self.written_out(), definitions=tuple(kept))
+
+    def can_inline(self, keep: Collection[str] = ()) -> bool:
+        """Whether that has as few terms as someone may read."""
+        terms: dict[str, int] = {}
+        for definition in self.written_out().definitions:
+            own = most_terms(definition.expr, terms)
+            if own > MOST_TERMS:
+                return False
+            if not _is_kept(definition, keep):
+                terms[definition.symbol] = own
+        return True
+
+    def _check_terms(self, keep: Collection[str]) -> None:
+        if not self.can_inline(keep):
+            raise InputError(f"{self.result.symbol} has more than {MOST_TERMS:,} terms with all definitions put in; it is read with some by name")
 
     def at(self, values: Mapping[str, Number] | None = None, /, **named: Number) -> Number:
         """The exact value with every free symbol given, by a mapping or by name: at(b=1, s=4096, ...).
@@ -301,3 +319,7 @@ class Derivation:
 
 def _ratio(above: Number, below: Number) -> Number:
     return above / below if isinstance(above, float) or isinstance(below, float) else Fraction(above) / below
+
+
+def _is_kept(definition: Definition, keep: Collection[str]) -> bool:
+    return definition.symbol in keep or definition.key.at(None).text in keep

@@ -77,9 +77,10 @@ def read(formula: Formula, inline: Collection[str] = (), per: str | None = None,
 def _opened(formula: Formula, inline: Collection[str]) -> Formula:
     if inline:
         return _closed(formula, inline)
-    whole = _closed(formula, ())
-    if len(latex(whole.result.expr, names_of(whole.definitions))) <= LONGEST:
-        return whole
+    if formula.can_inline(_by_names(formula)):
+        whole = _closed(formula, ())
+        if len(latex(whole.result.expr, names_of(whole.definitions))) <= LONGEST:
+            return whole
     last = formula.result
     plain = {d.symbol: d.expr for d in formula.definitions if d.expr.is_constant}
     return replace(formula, definitions=(*formula.definitions[:-1], replace(last, expr=last.expr.substitute(plain))))
@@ -104,7 +105,11 @@ def _closed(formula: Formula, inline: Collection[str]) -> Formula:
             raise InputError(f"{formula.result.symbol} stands on no definition '{cut(name)}': {nearest(name, known)}")
     if inline:
         return formula.inline([name for name in known if name not in inline])
-    return formula.inline([d.symbol for d in formula.written_out().definitions if _by_name(d, formula.result)])
+    return formula.inline(_by_names(formula))
+
+
+def _by_names(formula: Formula) -> list[str]:
+    return [d.symbol for d in formula.written_out().definitions if _by_name(d, formula.result)]
 
 
 def _by_name(definition: Definition, result: Definition) -> bool:

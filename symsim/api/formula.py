@@ -27,6 +27,7 @@ def formula(
     """Print one formula as it is read, or as code."""
     from symsim.api.python import derive
     from symsim.evaluation.quantities import QUANTITIES, refuse_unknown
+    from symsim.inputs.run import asks_run
     from symsim.report.formula_list import chapters
 
     least = _share(small) if small is not None else 0.0
@@ -37,7 +38,7 @@ def formula(
     quantity = QUANTITIES.get(name)
     if quantity is not None and quantity.symbol not in result.derivation.definitions:
         if quantity.timed:
-            raise refuse_unknown(name, (), "symsim formula", timed=result.system is not None)
+            raise refuse_unknown(name, (), "symsim formula", timed=result.system is not None, run=asks_run(result.overrides))
         raise InputError(f"{name} is one number for {result.model.name}, which 'symsim eval' gives: no formula stands behind it")
     found = result.formula(name)
     inside = [part.strip() for part in inline.split(",")] if inline is not None else ()

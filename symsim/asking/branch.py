@@ -13,6 +13,7 @@ from fractions import Fraction
 from symsim.algebra.expr import ZERO, Call, Expr, Number, Symbol, expr, function, symbol
 from symsim.algebra.formula import Formula
 from symsim.algebra.operators import FUNCTIONS
+from symsim.algebra.terms import MOST_TERMS
 from symsim.algebra.vocabulary import domain
 from symsim.asking.curve import Curve, Node
 from symsim.asking.enclosure import Enclosed, looked_at
@@ -121,10 +122,10 @@ def _changes(curve: Curve, here: Mapping[str, int], x: float) -> tuple[str, ...]
     return tuple(f"{function_} in {inside}" for inside, function_ in reversed(found.items()))
 
 
-def in_symbols(formula: Formula, values: Mapping[str, Number], kept: str, smooth: str = "") -> Expr:
-    """The closed form of the branch that is active at these values, every symbol kept but shares and factors of 1 and times of 0. What rounds
-    up or down is its argument where that is whole at these values, or holds the symbol `smooth`."""
-    known: dict[str, Expr] = {n: expr(int(v)) for n, v in values.items() if v in (0, 1) and n != kept and not domain(n).endswith("integer")}
+def in_symbols(formula: Formula, values: Mapping[str, Number], kept: str, smooth: str = "") -> Expr | None:
+    """The closed form of the branch that is active at these values, every symbol kept but shares and factors of 1 and times of 0; None where it has
+    more terms than anyone reads. What rounds up or down is its argument where that is whole at these values, or holds the symbol `smooth`."""
+    known: dict[str, Expr | None] = {n: expr(int(v)) for n, v in values.items() if v in (0, 1) and n != kept and not domain(n).endswith("integer")}
     numbers = dict(values)
     for definition in formula.written_out().definitions:
         known[definition.symbol] = _resolved(definition.expr, known, numbers, smooth)
@@ -132,21 +133,25 @@ def in_symbols(formula: Formula, values: Mapping[str, Number], kept: str, smooth
     return known[formula.result.symbol]
 
 
-def _resolved(amount: Expr, known: Mapping[str, Expr], numbers: Mapping[str, Number], smooth: str) -> Expr:
+def _resolved(amount: Expr, known: Mapping[str, Expr | None], numbers: Mapping[str, Number], smooth: str) -> Expr | None:
     total = ZERO
     for monomial, coefficient in amount.terms.items():
         term = expr(coefficient)
         for atom, power in monomial:
             base = known.get(atom.name, symbol(atom.name)) if isinstance(atom, Symbol) else _decided(atom, known, numbers, smooth)
+            if base is None or len(term.terms) * len(base.terms) > MOST_TERMS:
+                return None
             term = term * base**power
         total = total + term
     return total
 
 
-def _decided(call: Call, known: Mapping[str, Expr], numbers: Mapping[str, Number], smooth: str) -> Expr:
+def _decided(call: Call, known: Mapping[str, Expr | None], numbers: Mapping[str, Number], smooth: str) -> Expr | None:
     row = FUNCTIONS[call.function]
     if row.chosen is None:
-        inside = [_resolved(a, known, numbers, smooth) for a in call.arguments]
+        inside = [one for a in call.arguments if (one := _resolved(a, known, numbers, smooth)) is not None]
+        if len(inside) < len(call.arguments):
+            return None
         if call.function in ("ceil", "floor"):
             value = call.arguments[0].evaluate(numbers)
             if smooth in inside[0].symbols() or value == int(value):
@@ -168,8 +173,10 @@ class Closed:
     smooth: bool = False
 
 
-def solved(amount: Expr, name: str, values: Mapping[str, Number], near: float) -> Closed | None:
-    """amount = 0 for a symbol that stands in it in a linear or a quadratic way, the solution next to a value; None where it does not."""
+def solved(amount: Expr | None, name: str, values: Mapping[str, Number], near: float) -> Closed | None:
+    """amount = 0 for a symbol that stands in it in a linear or a quadratic way, the solution next to a value; None where it does not, and of None."""
+    if amount is None:
+        return None
     parts: dict[int, Expr] = {}
     for monomial, coefficient in amount.terms.items():
         powers = dict(monomial)

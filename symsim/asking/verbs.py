@@ -299,7 +299,7 @@ def _holding(one: Moving, of: Subject, x: Number, within: Range) -> Holding | No
         return None
     formula = one.formula(of.amount)
     kept = in_symbols(formula, {**one.values(x)}, one.name)
-    return Holding(of.text, of.unit, branch(curve, x, within), kept if len(str(kept)) <= _LONGEST else None)
+    return Holding(of.text, of.unit, branch(curve, x, within), kept if kept is not None and len(str(kept)) <= _LONGEST else None)
 
 
 def _closed(one: Moving, compared: Comparison, x: Number) -> Closed | None:

@@ -454,7 +454,7 @@ def _value(result: Evaluation, name: str) -> Number:
 
 def _unknown(result: Evaluation, name: str, known: list[str]) -> UnknownName:
     """Why there is no such name: the nearest of those that people mean, then of all."""
-    from symsim.evaluation.quantities import QUANTITIES
+    from symsim.evaluation.quantities import A_RUN, NEEDED, QUANTITIES, entry_of
 
     if name in result.derivation.definitions and name not in known:
         return UnknownName(f"each stage has its own {name}: stage_numbers(stage) gives it, formula('{name}') its formula")
@@ -462,6 +462,11 @@ def _unknown(result: Evaluation, name: str, known: list[str]) -> UnknownName:
         return UnknownName(f"each stage has its own {name}: formula('{name}').value({{**result.values, **result.stage_values(stage)}}) gives it")
     if result.system is None and any(entry.symbol == name and entry.timed for entry in QUANTITIES.values()):
         return UnknownName(f"{name} needs a system: -y h100-sxm gives one, derive(..., system='h100-sxm') in Python")
+    entry = entry_of(name)
+    if entry is not None and entry.of_run and not asks_run(result.overrides):
+        return UnknownName(f"{name} needs a run: {A_RUN}")
+    if entry is not None and entry.unit in NEEDED:
+        return UnknownName(f"{name} needs {NEEDED[entry.unit]}")
     for choices in (list(QUANTITIES), known, list(result.further.definitions)):
         hint = nearest(name, choices, "")
         if hint:

@@ -88,12 +88,25 @@ def default_columns(timed: bool) -> tuple[str, ...]:
     return TIMED_COLUMNS if timed else COLUMNS
 
 
-def refuse_unknown(name: str, known: Sequence[str], where: str, *, timed: bool = False) -> InputError:
-    """Why a name is no quantity: the nearest of those that people mean, then of all."""
-    if name in QUANTITIES and QUANTITIES[name].of_run and timed:
-        return InputError(f"{where}: {name} needs a run: --set tokens=15T, steps or days says how long it is")
-    if name in QUANTITIES and QUANTITIES[name].timed:
-        return InputError(f"{where}: the system gives no {name}" if timed else f"{where}: {name} needs a system: give one with -y")
+def entry_of(name: str) -> Entry | None:
+    """The quantity of this name, or the first that is behind this symbol."""
+    return next((entry for told, entry in QUANTITIES.items() if name in (told, entry.symbol)), None)
+
+
+# how a run's length is given; and what a system may leave out, by the unit of what follows from it
+A_RUN = "--set tokens=15T, steps or days says how long it is"
+_POWER = "a system with a power: --set accelerator.power='700 W' gives one"
+NEEDED = {"USD": "a system with a price: --set accelerator.price='2 USD/h' gives one", "MWh": _POWER, "kg": _POWER}
+
+
+def refuse_unknown(name: str, known: Sequence[str], where: str, *, timed: bool = False, run: bool = False) -> InputError:
+    """Why a name is no quantity: the nearest of those that people mean, then of all. timed: on a system; run: of a run."""
+    entry = entry_of(name)
+    if entry is not None and entry.of_run and timed and not run:
+        return InputError(f"{where}: {name} needs a run: {A_RUN}")
+    if entry is not None and entry.timed:
+        lacks = NEEDED.get(entry.unit, "more than the system says") if timed else "a system: give one with -y"
+        return InputError(f"{where}: {name} needs {lacks}")
     for choices in ([*QUANTITIES], [*QUANTITIES, *known]):
         hint = nearest(name, choices)
         if hint.startswith("did you mean"):

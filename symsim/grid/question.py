@@ -18,6 +18,7 @@ from symsim.grid.symbols import Symbols
 from symsim.grid.units import spelt, unit_of
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.deciding import DEGREES, SIZES
+from symsim.inputs.run import asks_run
 from symsim.inputs.strategy import Strategy
 from symsim.program.value import Value
 
@@ -161,7 +162,7 @@ def _sort(name: str, own: Sequence[Symbols], where: str, *, given: bool = True) 
         return "number"
     if not sorts:
         known = dict.fromkeys(n for one in own for n in (*one.variant.fields, *one.family.space.columns, *one.result.derivation.definitions))
-        raise refuse_unknown(name, list(known), where, timed=timed)
+        raise refuse_unknown(name, list(known), where, timed=timed, run=asks_run(own[0].result.overrides))
     if given and all(s == "nothing" for s in sorts):
         raise InputError(f"{where}: {name} is not given, so it has no value")
     return next((s for s in sorts if s != "nothing"), "text")
