@@ -11,7 +11,9 @@ import pytest
 from symsim.algebra.expr import maximum, symbol
 from symsim.api.cli import main
 from symsim.audit.claims import Claim, claims_of
+from symsim.audit.own import own_subject
 from symsim.audit.proving import exact
+from symsim.audit.python import audit_formula
 from symsim.audit.subjects import Derivations
 from symsim.audit.verdicts import Outcome, judge
 from symsim.errors import InputError
@@ -139,6 +141,43 @@ def test_smallest_counter_model() -> None:
     assert found.counter_model is not None
     point, value = found.counter_model
     assert ({n: point[n] for n in ("a", "s")}, value) == ({"a": 2, "s": 1}, -1)
+
+
+STATES = "M_stage_weights + M_stage_gradients + M_stage_optimizer"
+
+
+@pytest.mark.parametrize(
+    ("model", "strategy"), [("bare-gpt", "dp=8,zero=0"), ("bare-gpt-untied", "dp=8,zero=0,recompute=full"), ("gpt3-175b", ""), ("deepseek-v3", "")]
+)
+def test_the_only_stage_holds_the_whole_model(model: str, strategy: str) -> None:
+    """18 bytes a parameter in BF16 without shards: weights 2, gradients 4, the copy and two moments 12."""
+    derived = DERIVATIONS.of(own_subject(model, strategy, "", {}))
+    (found, _) = audit_formula("18*N", STATES, model, strategy)
+    assert found.verdict == "equal", found.difference
+    assert {n: int(v.evaluate(derived.values)) for n, v in derived.only_stage.items() if n not in ("sum_t", "checkpoints_i")}.items() <= {
+        **derived.values,
+        **derived.result.stage_values(derived.result.stages[0]),
+    }.items()
+
+
+def test_facts_of_another_stage_stay_those_of_another() -> None:
+    (whole, _) = audit_formula("18*N", STATES, "bare-gpt", given="L_dense_i = L, embedding_i = 1, output_i = 0")
+    assert whole.verdict == "equal_under"
+    (other, _) = audit_formula("18*N", STATES, "bare-gpt", given="embedding_i = 0, output_i = 0")
+    assert "L_dense_i" in other.difference.symbols()
+    (first, _) = audit_formula("18*N", STATES, "bare-gpt", "pp=4")
+    assert {"L_dense_i", "embedding_i"} <= first.difference.symbols()
+
+
+def test_a_counter_model_is_a_pipeline_that_there_can_be() -> None:
+    """The rest of a step over a micro-batch of all ranks: at m = pp = 1 the two sides were apart only where sum_t was not t_slow."""
+    text = entry("m*t_slow", "(m - 1)*t_slow + sum_t", ", keep: [t_slow, sum_t], of: {strategy: 'pp=4,num_microbatches=8', system: ideal}")
+    found = judged(text, HEAD.replace("same: [", "same: [m, t_slow, "))
+    assert found.counter_model is not None
+    point, value = found.counter_model
+    assert (point["t_slow"], point["sum_t"], value) == (1, 2, 1)
+    for formula, says in (("L", "max(L, L_dense_i)"), ("a", "a*embedding_i/embedding_i**2"), ("a", "a + max(0, i - pp)")):
+        assert judged(entry(formula, says, ", of: {strategy: pp=4}")).counter_model is None
 
 
 def test_size_of_a_difference_at_known_models() -> None:

@@ -62,7 +62,7 @@ def nearest_switches(outcome: Outcome, derivations: Derivations) -> Nearest | No
     """The single switch or pair of switches that leaves the fewest terms, the smallest of these; None where none leaves fewer or smaller."""
     if not outcome.difference:
         return None
-    sides = sides_under(outcome.claim, derivations)
+    sides = sides_under(outcome.claim, derivations).alone
 
     def rank(found: Nearest) -> tuple[int, float, int]:
         size = max(map(abs, relative_sizes(sides, found.left).values()), default=0.0)

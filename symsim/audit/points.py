@@ -107,9 +107,11 @@ def tested_points(amount: Expr, facts: Sequence[Fact]) -> int:
     return count if count >= _FEWEST or (count and not amount.symbols()) else 0
 
 
-def counter_model(amount: Expr, facts: Sequence[Fact]) -> tuple[Point, Number] | None:
-    """The smallest integers where the facts hold and an expression is not zero, and what it is there."""
-    for point in Points(amount.symbols(), facts).smallest():
+def counter_model(amount: Expr, facts: Sequence[Fact], possible: Sequence[Fact] = ()) -> tuple[Point, Number] | None:
+    """The smallest integers where the facts hold and an expression is not zero, and what it is there. possible: what holds besides of all
+    points that there can be, as far as it is of the same symbols."""
+    names = amount.symbols() | {n for f in facts for n in f.symbols}
+    for point in Points(amount.symbols(), (*facts, *(f for f in possible if f.symbols <= names))).smallest():
         try:
             value = amount.evaluate(point)
         except ZeroDivisionError:

@@ -7,7 +7,7 @@ and what is left is zero or is not: no simplifier decides. A fact or a neglected
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import gcd, lcm
@@ -34,6 +34,7 @@ class Sides:
     facts: tuple[Fact, ...]
     derived: Derived
     keep: tuple[str, ...] = ()
+    fixed: Mapping[str, Expr] = field(default_factory=dict)
     made: dict[Expr, Formula] = field(default_factory=dict, compare=False, repr=False)
 
     def formula(self, amount: Expr) -> Formula:
@@ -44,8 +45,20 @@ class Sides:
 
     def _formula(self, amount: Expr) -> Formula:
         found = self.derived.result.formula_of(amount, self.keep).written_out()
-        fixed = {n: v for n, v in self.derived.fixed.items() if n not in self.keep}
-        return replace(found, definitions=tuple(_with(d, exact(d.expr.substitute(fixed))) for d in found.definitions))
+        return replace(found, definitions=tuple(_with(d, exact(d.expr.substitute(self.fixed))) for d in found.definitions))
+
+    @property
+    def alone(self) -> Sides:
+        """The same of the only stage where there is one: it holds the whole model, but for what facts say. As it is where one of them
+        is of another stage (embedding_i = 0)."""
+        only = self.derived.only_stage
+        for fact in self.facts:
+            apart = fact.difference.substitute(only) if fact.relation == "=" else expr(0)
+            if apart and apart.is_constant:
+                return self
+        said = {n for f in self.facts for n in f.symbols}.union(self.keep)
+        held = {n: v for n, v in only.items() if n not in said}
+        return replace(self, fixed={**self.fixed, **held}, made={}) if held else self
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -94,7 +107,7 @@ def sides_of(claim: Claim, derived: Derived) -> Sides:
     published = mapped(claim.formula, meanings(claim, claim.formula.symbols(), derived, new))
     fixed = {n: v for n, v in derived.fixed.items() if n not in claim.keep}
     settled = tuple(Fact(f.left.substitute(fixed), f.relation, f.right.substitute(fixed) if isinstance(f.right, Expr) else f.right) for f in facts)
-    return Sides(says, published, neglected, settled, derived, claim.keep)
+    return Sides(says, published, neglected, settled, derived, claim.keep, fixed)
 
 
 def meanings(claim: Claim, letters: Iterable[str], derived: Derived, new: set[str]) -> dict[str, Expr]:

@@ -8,7 +8,8 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from symsim.algebra.expr import Expr, Number, expr, symbol
-from symsim.algebra.key import layers_of_model
+from symsim.algebra.facts import Fact, read_facts
+from symsim.algebra.key import layers, layers_of_model
 from symsim.api.result import Result, derive
 from symsim.audit.claims import Subject
 from symsim.errors import InputError, nearest
@@ -19,6 +20,8 @@ from symsim.inputs.strategies import load_strategy
 from symsim.inputs.systems import load_system
 
 _TIMES = ("alpha_", "lambda_", "eta_", "t_launch", "t_gather")
+_INDICATORS = ("first_i", "loss_i", "last_layer_i", "embedding_i", "output_i")
+_POSSIBLE = read_facts(["t_slow <= sum_t <= pp*t_slow", "i <= pp - 1", *(f"{name} <= 1" for name in _INDICATORS)])
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,39 @@ class Derived:
                 if (name in COEFFICIENTS or name.startswith(_TIMES)) and value in (0, 1):
                     found[name] = expr(int(value))
         return found
+
+    @cached_property
+    def only_stage(self) -> dict[str, Expr]:
+        """Without pipeline stages, what the one there is holds: every layer, the embedding and the head."""
+        result = self.result
+        if result.strategy.pp != 1:
+            return {}
+        own = result.stage_values(result.stages[0])
+        found = {name: expr(own[name]) for name in ("i", *_INDICATORS)} | {"sum_t": symbol("t_slow")}
+        if own["mtp_i"]:
+            found["mtp_i"] = symbol("D")
+            found["mtp_copies_i"] = expr(1) if result.model.mtp_use_repeated_layer else symbol("D")
+        else:
+            found |= {"mtp_i": expr(0), "mtp_copies_i": expr(0)}
+        every = expr(0)
+        for kind in result.model.kind_names():
+            whole = layers_of_model(kind)
+            held, again = layers(kind).text, layers(kind, again=True).text
+            number, count = self.fixed.get(whole.text, whole.expr), own[held]
+            every = every + number
+            if count == result.values[whole.text]:
+                found[held] = number
+            if own.get(again) == count:
+                found |= {again: number, layers_of_model(kind, again=True).text: number}
+        if own.get("checkpoints_i") == result.model.num_layers:
+            found["checkpoints_i"] = every
+        return found
+
+    @cached_property
+    def possible(self) -> tuple[Fact, ...]:
+        """What holds of the symbols of every stage and of the times of all of them, whatever a claim says."""
+        kinds = self.result.model.kind_names()
+        return (*_POSSIBLE, *(Fact(layers(k).expr, "<=", self.fixed.get(layers_of_model(k).text, layers_of_model(k).expr)) for k in kinds))
 
     def known(self, name: str) -> bool:
         """Whether a name is a symbol or a definition of this derivation."""

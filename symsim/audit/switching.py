@@ -48,4 +48,8 @@ def left_under(claim: Claim, switches: Iterable[tuple[str, str]], derivations: D
     assumptions = dict(claim.subject.assumptions) | assumed
     subject = replace(claim.subject, settings=tuple(sorted(settings.items())), assumptions=tuple(sorted(assumptions.items())))
     sides = sides_under(replace(claim, subject=subject), derivations)
-    return tidy(prove(sides, about(sides, sides.difference), sides.difference).left)
+    proof = prove(sides, about(sides, sides.difference), sides.difference)
+    if not proof.holds:
+        sides = sides.alone
+        proof = prove(sides, about(sides, sides.difference), sides.difference)
+    return tidy(proof.left)

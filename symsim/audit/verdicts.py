@@ -22,7 +22,7 @@ from symsim.audit.needed import refuse_unneeded, refuse_vacuous
 from symsim.audit.points import Point, counter_model, tested_points
 from symsim.audit.proving import Proof, Sides, about, functions_in, is_zero, meanings, prove, tidy
 from symsim.audit.references import relative_sizes
-from symsim.audit.subjects import Derivations, Derived
+from symsim.audit.subjects import Derivations
 from symsim.audit.switching import left_under, read_switches, sides_under
 from symsim.errors import InputError, cut
 
@@ -66,15 +66,19 @@ def judge(claim: Claim, derivations: Derivations, lenient: bool = False) -> Outc
     elif sides.named and prove(sides, (), sides.difference).holds:
         raise InputError(f"{claim.place('given')}: {claim.id} does not need the fact '{cut(str(sides.named[0]))}'")
     proof = _under(claim, sides, sides.facts, sides.difference)
+    if not proof.holds:
+        # what holds of every stage is proven of every stage; what does not may still hold of the one there is
+        sides = sides.alone
+        proof = _under(claim, sides, sides.facts, sides.difference)
     points = tested_points(proof.left, sides.facts) if not proof.holds and functions_in(proof.left) else 0
     verdict = "tested" if points else "differs" if not proof.holds else "equal_under" if sides.facts or sides.neglected else "equal"
     verdict = _on_the_source(claim, sides, verdict)
     difference = expr(0) if proof.holds or points else tidy(proof.left)
     found = Outcome(claim, verdict, difference, *_in_one_form(sides, difference), points, assumptions=sides.assumptions)
     if difference:
-        found = replace(found, counter_model=counter_model(difference, sides.facts), sizes=relative_sizes(sides, difference))
+        found = replace(found, counter_model=counter_model(difference, sides.facts, sides.derived.possible), sizes=relative_sizes(sides, difference))
         found = replace(found, switched=_with_the_switch(claim, derivations))
-    red = _against_stored(found, sides.derived)
+    red = _against_stored(found, sides)
     if not lenient and (not red or claim.stored is None):
         refuse_vacuous(claim, sides)
         refuse_unneeded(claim, sides, proof)
@@ -131,7 +135,7 @@ def _with_the_switch(claim: Claim, derivations: Derivations) -> Expr:
         raise InputError(f"{place}: with {cut(claim.stored.switch)}: {error}") from None
 
 
-def _against_stored(found: Outcome, derived: Derived) -> str:
+def _against_stored(found: Outcome, sides: Sides) -> str:
     """What is wrong, old against new; empty where it is as approved."""
     stored = found.claim.stored
     if stored is None:
@@ -146,6 +150,5 @@ def _against_stored(found: Outcome, derived: Derived) -> str:
         return f"with {cut(stored.switch)} it is not equal, symsim less published is {cut(str(found.switched), 200)}"
     if stored.difference is None:
         return "no difference is stored"
-    fixed = {n: v for n, v in derived.fixed.items() if n not in found.claim.keep}
-    was = parse(stored.difference, where=found.claim.place("verdict.difference")).substitute(fixed)
+    was = parse(stored.difference, where=found.claim.place("verdict.difference")).substitute(sides.fixed)
     return "" if is_zero(was - found.difference) else f"stored difference {cut(stored.difference)}, found {cut(str(found.difference), 200)}"
