@@ -14,6 +14,7 @@ from symsim.errors import InputError
 from symsim.evaluation.buffers import _parameters, gradient_buffers
 from symsim.inputs.architecture import Architecture, Attention, LayerKind, Mlp, Moe
 from symsim.inputs.strategy import Strategy
+from symsim.lowering.checks import check
 
 
 def model(
@@ -216,3 +217,45 @@ def test_learned_positions_leave_in_the_type_of_the_stream() -> None:
     result = traced(learned, tp=2, sp=True, fp32_residual_connection=True)
     (gathered,) = [m for _, m in result.lowered.blocks["embedding"].backward_messages if m.op == "all_gather"]
     assert gathered.dtype == "fp32"
+
+
+PAIRED = {"ep": 4, "dp": 4, "num_microbatches": 8, "overlap_moe_expert_parallel_comm": True}
+
+
+@pytest.mark.parametrize(
+    ("options", "depths", "words"),
+    [
+        ({"pp": 2}, 0, "pp=2 needs virtual stages.* give vpp=2 or more"),
+        ({"recompute": "selective", "recompute_modules": ("layernorm", "moe")}, 0, "does not run with recompute_modules=moe"),
+        ({}, 2, "one depth of multi-token prediction at most, and 2 are trained"),
+        ({"mtp_num_layers": 2}, 1, "and 2 are trained"),
+        ({"precision": "fp32"}, 0, "needs precision=bf16 or fp16"),
+        (
+            {"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": ("attn", "mlp")},
+            0,
+            "does not run with cuda_graph_scope=mlp",
+        ),
+    ],
+)
+def test_what_two_microbatches_side_by_side_refuse(options: dict[str, Any], depths: int, words: str) -> None:
+    """transformer_config.py, __post_init__ under overlap_moe_expert_parallel_comm: all of it runs without the overlap."""
+    architecture = model(moe={"num_moe_experts": 4}, layers=4, mtp_num_layers=depths)
+    check(architecture, Strategy(**{**PAIRED, **options, "overlap_moe_expert_parallel_comm": False}))
+    with pytest.raises(InputError, match=f"^overlap_moe_expert_parallel_comm .*{words}"):
+        check(architecture, Strategy(**{**PAIRED, **options}))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pp": 2, "vpp": 2},
+        {"recompute": "selective", "recompute_modules": ("layernorm", "moe_act")},
+        {"mtp_num_layers": 1},
+        {"cuda_graph_impl": "transformer_engine", "cuda_graph_scope": ("attn", "moe_router")},
+        {"pp": 4, "schedule": "dualpipe"},
+        {"pp": 2, "fusion": "eager"},
+    ],
+)
+def test_what_two_microbatches_side_by_side_run_with(options: dict[str, Any]) -> None:
+    """Schedules that Megatron-LM has not, and other frameworks, are not under its rules."""
+    check(model(moe={"num_moe_experts": 4}, layers=4), Strategy(**{**PAIRED, **options}))

@@ -193,7 +193,7 @@ PAIRED = {"overlap_moe_expert_parallel_comm": True}
         ("qwen3-30b-a3b", {"ep": 8, "num_microbatches": 4, "recompute": "selective", "recompute_modules": ("moe_act", "layernorm")}),
         ("qwen3-30b-a3b", {"ep": 4, "pp": 4, "vpp": 2, "num_microbatches": 16}),
         ("qwen3-30b-a3b", {"ep": 4, "pp": 2, "vpp": 4, "num_microbatches": 4, "microbatch_group_size_per_vp_stage": 4}),
-        ("mixtral-8x7b", {"ep": 4, "pp": 2, "num_microbatches": 8}),
+        ("mixtral-8x7b", {"ep": 4, "pp": 2, "vpp": 2, "num_microbatches": 8}),
         ("deepseek-v2-lite", {"ep": 8, "num_microbatches": 4}),
         ("deepseek-v2-lite", {"ep": 8, "num_microbatches": 4, "recompute": "selective", "recompute_modules": ("moe_act", "mla_up_proj")}),
     ],
@@ -220,7 +220,7 @@ def test_a_forward_beside_a_backward_holds_its_layers_too(model: str, settings: 
 
 def test_no_forward_is_left_to_pair() -> None:
     """One micro-batch, or as many as the warm-up has: peaks are those without overlap."""
-    for settings in ({"ep": 8, "num_microbatches": 1}, {"ep": 4, "pp": 4, "num_microbatches": 2}):
+    for settings in ({"ep": 8, "num_microbatches": 1}, {"ep": 4, "pp": 4, "vpp": 2, "num_microbatches": 4}):
         plain, paired = (made("qwen3-30b-a3b", **settings, **o) for o in ({}, PAIRED))
         assert of_stage(plain)["peak"] == of_stage(paired)["peak"]
 

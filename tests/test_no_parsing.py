@@ -37,7 +37,7 @@ ALLOWED: dict[str, str] = {
         asking/questions.py asking/verbs.py:along asking/verbs.py:_moved_by asking/verbs.py:_range asking/verbs.py:_ends""",
     "the index of a stage in words": "report/ink.py:worded",
     "an option's value": """
-        cost/collectives.py:groups lowering/checks.py:_overlap lowering/lower.py:remembered layers/decoder.py:_normed
+        cost/collectives.py:groups lowering/checks_overlap.py:overlap lowering/lower.py:remembered layers/decoder.py:_normed
         frameworks/fuse_eager.py:eager_activation""",
     "a dotted name that was asked for: time.exposed.tp, assume.causal, params.total": """
         evaluation/numbers.py:_symbol_of grid/question.py grid/reported.py:Reported.quantity grid/symbols.py:Symbols.sort

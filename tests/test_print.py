@@ -20,7 +20,7 @@ FLAGS = (
 PAPER = (210 - 24) / 25.4 * 96
 CASES = [
     ("qwen3-235b-a22b", "sp=true,tp=4,pp=4,ep=8,num_microbatches=16", "h100-sxm"),
-    ("deepseek-v3", "ep=8,pp=4,cp=2,tp=2,sp=true,etp=1,fp8=blockwise,num_microbatches=16,overlap_moe_expert_parallel_comm=true", "h800-sxm"),
+    ("deepseek-v3", "ep=8,pp=4,cp=2,tp=2,sp=true,etp=1,vpp=2,fp8=blockwise,num_microbatches=16,overlap_moe_expert_parallel_comm=true", "h800-sxm"),
     ("bloom-7b1", "fusion=eager,tp=2,recompute=full", None),
 ]
 _MEASURE = """<script>

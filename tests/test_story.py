@@ -351,7 +351,7 @@ def test_other_choices_are_what_symsim_eval_says_of_them() -> None:
     (table,) = (p for s in report(now, True).sections for p in s.parts if isinstance(p, Table) and p.key == "choices")
     said = {"".join(s if isinstance(s, str) else s.text for s in as_spans(r.cells[0])): r.cells[1:] for r in table.rows}
     size = int(now.ask("largest b where memory.peak <= memory.capacity").to_json()["value"])
-    options = ("fp8=delayed", "recompute=full", "vpp=8,overlap_p2p_comm=true", "overlap_moe_expert_parallel_comm=true", "tp_comm_overlap=true")
+    options = ("fp8=delayed", "recompute=full", "vpp=8,overlap_p2p_comm=true", "tp_comm_overlap=true")
     others = {
         **{option: f"{strategy},{option}" for option in options},
         "twice the micro-batches, 64, and so twice the batch": strategy.replace("=256", "=512"),

@@ -20,6 +20,7 @@ from symsim.inputs.trained import depths
 from symsim.lowering.checks_fusions import fusions
 from symsim.lowering.checks_loss import loss
 from symsim.lowering.checks_mixers import heads, heads_of_a_rank, mixers
+from symsim.lowering.checks_overlap import overlap
 from symsim.lowering.checks_recompute import recomputation
 from symsim.lowering.checks_shards import sharded_stages
 from symsim.lowering.checks_tuning import tuning
@@ -391,50 +392,6 @@ def _data_parallel(architecture: Architecture, strategy: Strategy) -> None:
         )
 
 
-def _overlap(architecture: Architecture, strategy: Strategy) -> None:
-    """Megatron-Core transformer_config.py and megatron/training/arguments.py."""
-    if sorted(strategy.rank_order.split("-")) != ["cp", "dp", "ep", "pp", "tp"]:
-        raise InputError(f"rank_order={strategy.rank_order} should name each of tp, cp, ep, dp and pp once, such as tp-cp-ep-dp-pp")
-    if strategy.tp_comm_overlap and not strategy.sp:
-        raise InputError("tp_comm_overlap cuts the gathers and scatters of sequence parallelism; give sp=true")
-    if strategy.tp_comm_halves != "none" and (strategy.sp or strategy.micro_batch_size % 2):
-        what = (
-            "an all-reduce, and with sp=true there is none" if strategy.sp else f"a micro-batch, and micro_batch_size is {strategy.micro_batch_size}"
-        )
-        raise InputError(f"tp_comm_halves={strategy.tp_comm_halves} cuts {what}")
-    if strategy.overlap_param_gather and not (strategy.overlap_grad_reduce and strategy.zero):
-        raise InputError("overlap_param_gather needs overlap_grad_reduce=true and a distributed optimizer (zero=1 or more)")
-    if strategy.overlap_param_gather_with_optimizer_step and not (strategy.overlap_param_gather and strategy.vpp > 1 and strategy.zero < 3):
-        raise InputError("overlap_param_gather_with_optimizer_step needs overlap_param_gather=true, vpp=2 or more, and zero=1 or 2")
-    if strategy.overlap_p2p_comm and strategy.vpp == 1:
-        raise InputError("overlap_p2p_comm works with interleaved stages only; give vpp=2 or more")
-    exchanged = strategy.moe_token_dispatcher_type != "allgather"
-    if strategy.moe_shared_expert_overlap:
-        if architecture.moe is None or not architecture.moe.moe_shared_expert_intermediate_size:
-            raise InputError(f"moe_shared_expert_overlap: {architecture.name} has no shared experts")
-        if not exchanged:
-            raise InputError("moe_shared_expert_overlap needs moe_token_dispatcher_type=alltoall")
-    if strategy.overlap_moe_expert_parallel_comm:
-        if strategy.ep == 1 or not exchanged:
-            needed = "ep=2 or more and moe_token_dispatcher_type=alltoall"
-            raise InputError(f"overlap_moe_expert_parallel_comm hides an all-to-all over experts; give {needed}")
-        if strategy.moe_shared_expert_overlap:
-            raise InputError("overlap_moe_expert_parallel_comm and moe_shared_expert_overlap hide the same messages; give one of them")
-        if strategy.recompute == "full":
-            raise InputError("overlap_moe_expert_parallel_comm does not run with recompute=full")
-    if strategy.overlap_dispatch_backward_with_experts_wgrad:
-        if strategy.ep == 1 or not exchanged:
-            needed = "ep=2 or more and moe_token_dispatcher_type=alltoall"
-            raise InputError(f"overlap_dispatch_backward_with_experts_wgrad hides an all-to-all over experts; give {needed}")
-        if strategy.overlap_moe_expert_parallel_comm or strategy.moe_shared_expert_overlap:
-            other = "overlap_moe_expert_parallel_comm" if strategy.overlap_moe_expert_parallel_comm else "moe_shared_expert_overlap"
-            raise InputError(f"overlap_dispatch_backward_with_experts_wgrad and {other} hide the same message; give one of them")
-    if strategy.ep_overlap_early_attn_memory_release and not strategy.overlap_moe_expert_parallel_comm:
-        raise InputError("ep_overlap_early_attn_memory_release needs overlap_moe_expert_parallel_comm=true")
-    if strategy.delay_wgrad_compute and not strategy.overlap_moe_expert_parallel_comm:
-        raise InputError("delay_wgrad_compute needs overlap_moe_expert_parallel_comm=true")
-
-
 def _left_out(architecture: Architecture, strategy: Strategy) -> None:
     """Layers that a recipe leaves in the type of the computation."""
     first, last = strategy.num_layers_at_start_in_bf16, strategy.num_layers_at_end_in_bf16
@@ -488,7 +445,7 @@ RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
     loss,
     _data_parallel,
     sharded_stages,
-    _overlap,
+    overlap,
     optimizer_states,
     autocast,
     in_backward,
