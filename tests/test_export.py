@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import symsim
 from symsim.errors import InputError
+from symsim.errors import sentence as cut_for_a_terminal
 from symsim.exporters.export import Asked, export, lost, plain, plain_model
 from symsim.exporters.megatron import machines
 from symsim.exporters.registry import TARGETS
@@ -254,6 +255,45 @@ def test_what_megatron_assumes_otherwise_is_said(tmp_path: Path) -> None:
     assert "Megatron-LM cannot say assume.optimizer_implementation=foreach: what is written means fused" in said
     assert not [sentence for sentence in said if "attention_kernel" in sentence]
     assert any("--set assume.apply_rope_fusion=true" in sentence for sentence in said)
+
+
+@pytest.mark.parametrize(
+    ("model", "named", "not_named"),
+    [
+        ("llama3-70b", "--rotary-base --use-rope-scaling --norm-epsilon", "yarn --mscale router clamp"),
+        ("gpt3-175b", "--norm-epsilon", "rotary rope"),
+        ("deepseek-v3", "--rotary-base --rope-type --mscale --norm-epsilon --moe-router-topk-scaling-factor", "--use-rope-scaling --yarn clamp"),
+        ("gpt-oss-20b", "--rotary-base --yarn-beta-fast --activation-func-clamp-value --glu-linear-offset", "--use-rope-scaling --mscale router"),
+        ("mixtral-8x7b", "--rotary-base --norm-epsilon", "router clamp"),
+    ],
+)
+def test_numbers_without_a_cost_are_named_where_the_model_has_them(model: str, named: str, not_named: str, tmp_path: Path) -> None:
+    """Megatron-LM has defaults of its own for them, which start and train another model."""
+    asked = Asked(symsim.load_model(model), load_strategy("dp=2"))
+    (path,), said = export("megatron", asked, tmp_path / "train.sh")
+    (sentence,) = [one for one in said if "add by hand" in one]
+    assert all(word in sentence for word in named.split()) and not [word for word in not_named.split() if word in sentence]
+    assert cut_for_a_terminal(sentence) == sentence
+    assert model in sentence and f"# {sentence}\n" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "model", "options"),
+    [
+        ("megatron", "train.sh", "gemma-2-9b", "tp=2,pp=2,num_microbatches=4"),
+        ("swift", "train.yaml", "qwen3-8b", "tp=2"),
+        ("torchtitan", "train.toml", "llama3-8b", "dp=8,zero=3"),
+        ("torchtitan", "train.py", "llama3-8b", "dp=8,zero=3,fp8=tensorwise"),
+        ("deepspeed", "ds.json", "llama3-8b", "dp=8,zero=3,fusion=eager"),
+    ],
+)
+def test_files_that_take_comments_begin_with_what_they_do_not_say(kind: str, file: str, model: str, options: str, tmp_path: Path) -> None:
+    asked = Asked(symsim.load_model(model), load_strategy(options))
+    (path,), said = export(kind, asked, tmp_path / file)
+    comments = [line.removeprefix("# ") for line in path.read_text().splitlines() if line.startswith("#")]
+    assert said and comments[-len(said) :] == (said if path.suffix != ".json" else []), comments
+    if kind == "megatron":
+        assert "Megatron-LM cannot say mlp.gated=true: what is written means false" in comments and path.read_text().startswith("#!/bin/bash\n")
 
 
 def test_what_torchtitan_has_no_kernel_for_is_said(tmp_path: Path) -> None:

@@ -274,6 +274,8 @@ def test_the_command_prints_a_plan_writes_it_and_says_why_not(tmp_path: Path) ->
     assert ended.returncode == 0 and "Certificate" in ended.stdout and "No other strategy of this space that fits is better" in ended.stdout
     assert max(len(line) for line in ended.stdout.splitlines() if not line.startswith("first: ")) <= 80
     assert "wrote" in ended.stderr and "--global-batch-size" in (tmp_path / "train.sh").read_text()
+    said = [line.removeprefix("symsim: ") for line in ended.stderr.splitlines() if "add by hand" in line]
+    assert len(said) == 1 and f"\n# {said[0]}\n" in (tmp_path / "train.sh").read_text()
     ended = run(*asked, "--why-not", "tp=5,sp=true")
     assert ended.returncode == 0 and ended.stdout.startswith("It cannot run: ")
     ended = run(*asked, "--why-not", "world=16")

@@ -36,6 +36,7 @@ _SPLIT = (
 )
 # what a layer may have between its norm and its feed-forward network in a file that is written
 _MIXERS = ("attention", "linear_attention")
+_COMMENTED = (".sh", ".toml", ".py", ".yaml")
 _LABELS = {"name", "source", "fact", "modelling"}
 
 
@@ -53,7 +54,8 @@ class Asked:
 
 
 def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]:
-    """Write the files of a target; returns their paths and a sentence for every choice that they do not carry.
+    """Write the files of a target; returns their paths and a sentence for every choice that they do not carry, which a file that takes comments
+    begins with too.
 
     InputError as `files`, and for what cannot be written.
     """
@@ -63,7 +65,7 @@ def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]
     said = [*lost(kind, asked, made), *import_module(f"symsim.exporters.{target.module}").said(asked)]
     if target.suffix:
         (text,) = made.values()
-        write_text(place, text)
+        write_text(place, _headed(text, said) if place.suffix in _COMMENTED else text)
         return [place], said
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -72,6 +74,13 @@ def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]
     for name, text in made.items():
         write_text(place / name, text)
     return [place / name for name in made], said
+
+
+def _headed(text: str, said: Sequence[str]) -> str:
+    """The text with sentences in comments, behind those that it begins with."""
+    lines = text.splitlines(keepends=True)
+    begin = next((n for n, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    return "".join([*lines[:begin], *(f"# {sentence}\n" for sentence in said), *lines[begin:]])
 
 
 def files(kind: str, asked: Asked, place: Path) -> Mapping[str, str]:

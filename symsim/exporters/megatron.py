@@ -50,7 +50,27 @@ def run_arguments(asked: "Asked") -> list[Argument]:
 
 
 def said(asked: "Asked") -> list[str]:
-    return []
+    """One sentence: numbers of the model that an architecture does not hold, since no cost follows from them, and their arguments."""
+    found = "; ".join(_unknown(asked.architecture))
+    return [f"add by hand what {asked.architecture.name} has of these, from which no cost follows: {found}"]
+
+
+def _unknown(a: Architecture) -> Iterator[str]:
+    """Arguments, with the default that Megatron-LM would take (arguments.py, transformer_config.py): only of what this model reads."""
+    if a.position_embedding == "rope":
+        yield "--rotary-base (else 10000)"
+        if a.attention.kind == "mla":
+            # latent attention has YaRN unless told otherwise
+            yield "--rope-type (else yarn), --rotary-scaling-factor, --mscale"
+        elif a.attention.rotary_scaled:
+            yield "YaRN's --yarn-beta-fast, --yarn-beta-slow, --yarn-original-max-position-embeddings"
+        else:
+            yield "Llama 3's --use-rope-scaling, --rope-scaling-factor"
+    yield "--norm-epsilon (else 1e-5)"
+    if a.moe is not None and (a.moe.moe_router_score_function != "softmax" or a.moe.moe_router_num_groups):
+        yield "--moe-router-topk-scaling-factor (else none)"
+    if any(network is not None and network.activation == "swiglu_clamped" for network in (a.mlp, a.moe)):
+        yield "--activation-func-clamp-value, --glu-linear-offset"
 
 
 def machines(s: Strategy) -> tuple[int, int]:
