@@ -209,6 +209,11 @@ def test_a_table_along_a_range() -> None:
     assert float(rates[1].numbers[0]) == pytest.approx(float(other.value("t_step")), rel=1e-14)
 
 
+def test_a_share_may_be_a_percentage() -> None:
+    half, percent = (_result().needed("Phi_bf16", for_=f"mfu >= {text}") for text in ("0.5", "50 %"))
+    assert percent.value == half.value is not None
+
+
 BAD = (
     ("larget s where x", "'larget s where x' is no question: did you mean 'largest'?"),
     ("largest s where M_peek <= 80 GiB", "there is no 'M_peek': did you mean 'M_peak'?"),
@@ -224,6 +229,8 @@ BAD = (
     ("crossing t_step over s", "crossing QUANTITY = QUANTITY over SYMBOL is its form"),
     ("elasticity time.stpe", "there is no 'time.stpe': did you mean 'time.step'?"),
     ("t_step over B_1=1:3", "a number of byte/s has a unit"),
+    ("t_step over Phi_bf16=1:2 PB/s", "Phi_bf16=1 PB/s: it is in FLOP/s, of which 'PB/s' is no unit: valid names: GFLOP/s"),
+    ("needed Phi_bf16=1:2 PFLOPS for t_step <= 1 s", "of which 'PFLOPS' is no unit: did you mean 'PFLOP/s'?"),
     ("t_step over s", "'s' is no range"),
     ("largest s where __import__('os').system('x') <= 1", "is not allowed"),
     ("needed eta_gemm=0.5:2 for t_step <= 1 s", "eta_gemm is a share"),

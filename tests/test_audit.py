@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,9 @@ def test_a_difference_is_none_with_its_switch(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (entry("2*q", "F"), "mine.yaml:6: the letter 'q' is mapped to nothing: say what it is in symbols, or in same"),
+        (entry("2*q", "F"), "mine.yaml:6: the letter 'q' is mapped to nothing: say what it is in symbols, or that it is symsim's own in same"),
+        (entry("2*B", "F"), "mine.yaml:6: the letter 'B' is mapped to nothing: say what it is in symbols, or "
+            "that it is symsim's own in same (did you mean 'b'?)"),
         (entry("2*b", "F_dnse"), "mine.yaml:6: bare-gpt has no 'F_dnse': did you mean 'F_dense'?"),
         (entry("2*b +", "F"), "mine.yaml:6: column 1: '2*b +' does not read as an expression"),
         (entry("__import__('os')", "F"), AT + IMPORT),
@@ -176,6 +179,8 @@ def test_a_counter_model_is_a_pipeline_that_there_can_be() -> None:
     assert found.counter_model is not None
     point, value = found.counter_model
     assert (point["t_slow"], point["sum_t"], value) == (1, 2, 1)
+    (one, _) = audit_formula("sum_t", "t_slow", "bare-gpt", system="ideal", keep="sum_t, t_slow")
+    assert one.verdict == "differs" and one.counter_model is None
     for formula, says in (("L", "max(L, L_dense_i)"), ("a", "a*embedding_i/embedding_i**2"), ("a", "a + max(0, i - pp)")):
         assert judged(entry(formula, says, ", of: {strategy: pp=4}")).counter_model is None
 
@@ -231,9 +236,42 @@ def test_own_formula(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--formula", "24*b*s*h**2+4*b*s**2*h", "--is", "F_dense", "--model", "bare-gpt", "--given", "f=4*h,a*d=h,g=a,tp>=2") == 0
 
 
+def test_a_long_difference_is_cut_behind_its_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    bubble = ("--formula", "(pp-1)/(m+pp-1)", "--is", "bubble_share", "--model", "bare-gpt", "-s", "pp=4,num_microbatches=8", "-y", "ideal")
+    assert run(*bubble) == 1
+    head, verdict, *rest = capsys.readouterr().out.splitlines()
+    assert (head, verdict) == ("bubble_share of bare-gpt, pp=4,num_microbatches=8, ideal", "verdict    differs")
+    assert len(rest) < 30 and max(map(len, rest)) <= 80
+    assert re.search(r"\.\.\. \d{4} more lines of 19 terms: --json has all$", "\n".join(rest), re.M)
+    assert run(*bubble, "--json") == 1
+    whole = json.loads(capsys.readouterr().out)["results"][0]
+    assert all(len(whole[side]) > 100_000 for side in ("difference", "derived")) and whole["published"] == "pp/(-1 + m + pp) - 1/(-1 + m + pp)"
+
+
+def test_definitions_of_ones_own_claim_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    """GPipe's bubble: of stages alike, whose messages take no time."""
+    bubble = ("--formula", "(pp-1)/(m+pp-1)", "--is", "bubble_share", "--model", "bare-gpt", "-s", "pp=4,num_microbatches=8", "-y", "ideal")
+    kept = ("--keep", "t_slow, sum_t", "--keep", "t_place,tc")
+    assert run(*bubble, *kept, "--given", "sum_t=pp*t_slow, tc=0, t_place=0") == 0
+    assert capsys.readouterr().out.endswith("kept       t_slow, sum_t, t_place, tc\n")
+    assert run(*bubble, *kept, "--given", "sum_t=pp*t_slow, t_place=0") == 1
+    (found, _) = audit_formula("(pp-1)/(m+pp-1)", "bubble_share", "bare-gpt", "pp=4,num_microbatches=8", "ideal", keep="t_slow,sum_t,t_place,tc")
+    assert found.difference.symbols() == {"m", "pp", "t_slow", "sum_t", "t_place", "tc"}
+
+
+@pytest.mark.parametrize(("name", "symbol_"), [("flops.forward", "F"), ("params.total", "N"), ("memory.weights", "M_stage_weights")])
+def test_names_of_quantities_are_definitions(name: str, symbol_: str) -> None:
+    (found, _) = audit_formula(symbol_, name, "bare-gpt")
+    assert (found.verdict, found.claim.says) == ("equal", symbol_)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("b", "2*params.total", "gpt2"), "--is: in an expression params.total is N\n"),
+        (("b", "time.step_low*2", "gpt2"), "--is: in an expression time.step_low is t_step_low\n"),
+        (("b", "F", "gpt2", "--keep", "t_slw", "-y", "h100-sxm"), "--keep: gpt2 has no 't_slw': did you mean 't_slow'?\n"),
+        (("h", "F", "gpt2", "--given", "f=4*h,f=2*h"), "--given: fact 'f = 2*h' contradicts 'f = 4*h': h would be 0, and is a positive integer\n"),
         (("__import__('os')", "F", "gpt2"), f"--formula: {IMPORT}"),
         (("b + q", "F", "gpt2"), "--formula: gpt2 has no 'q': did you mean"),
         (("b", "G_dense_of_mpl", "gpt2"), "--is: gpt2 has no 'G_dense_of_mpl': did you mean 'G_dense_of_mlp'?"),

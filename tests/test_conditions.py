@@ -54,6 +54,10 @@ A, B, C = map(name, "abc")
         ("true", Node("bool", value=True)),
         ("sp", Node("eq", (name("sp"), Node("bool", value=True)))),
         ("a\n>=\tb", Node("ge", (A, B))),
+        ("a >= 50 %", Node("ge", (A, number(Fraction(1, 2))))),
+        ("(a > 2.5% and b < 200%) or c", parse_condition("(a > 0.025 and b < 2) or c")),
+        ("7 % 4 < a", Node("lt", (Node("mod", (number(7), number(4))), A))),
+        ("a == 7 % -b", parse_condition("a == 7 % (-b)")),
     ],
 )
 def test_reads_conditions(text: str, expected: Node):

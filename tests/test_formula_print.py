@@ -348,6 +348,7 @@ def test_parts_of_a_long_formula_are_short_and_make_it_whole(model: str, strateg
         (("llama3-8b", "A_dense", "--to", "pdf"), "--to pdf"),
         (("llama3-8b", "A_dense", "--per", "s+b"), "a product or quotient"),
         (("llama3-8b", "A_dense", "--per", "s*zz"), "no symbol 'zz'"),
+        (("llama3-8b", "A_dense", "--per", "N"), "--per 'N': N is a definition, and a unit is of symbols, of which A_dense has a, b, d, f, g, h, s"),
         (("llama3-8b", "A_dense", "--per", "__import__('os')"), "column"),
         (("llama3-8b", "A_dense", "--given", "g <> a"), "'g <> a'"),
         (("llama3-8b", "A_dense", "--inline", "t_step"), "stands on no definition 't_step'"),

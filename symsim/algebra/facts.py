@@ -193,7 +193,7 @@ class _Application:
             if (left - right).is_constant:
                 raise InputError(f"fact '{cut(str(fact))}' contradicts the others: it would be {left - right} = 0")
             name, value = _solution(fact, left, right)
-            self._check_domain(fact, name, value)
+            self._check_domain(number, name, value)
             if name in self.definitions or any(name in e.symbols() for e in self.definitions.values()):
                 self.used.add(number)
             self.solved = {n: v.substitute({name: value}) for n, v in self.solved.items()} | {name: value}
@@ -219,14 +219,20 @@ class _Application:
         if kind.startswith("non-negative") and not known.nonnegative(value):
             yield Inequality(value, False, number)
 
-    def _check_domain(self, fact: Fact, name: str, value: Expr) -> None:
+    def _check_domain(self, which: int, name: str, value: Expr) -> None:
         if not value.is_constant:
             return
+        fact = self.facts[which]
         number, kind = value.constant(), self.domain(name)
         outside = (kind.startswith("positive") or kind == "share") and number <= 0
         outside |= (kind.startswith("non-negative") and number < 0) or (kind == "share" and number > 1)
         if outside or (kind.endswith("integer") and number != int(number)):
-            raise InputError(f"fact '{cut(str(fact))}': {name} is a {kind.replace('share', 'share in (0, 1]')}")
+            kind = kind.replace("share", "share in (0, 1]")
+            earlier = [f for f in self.facts[:which] if f.relation == "=" and f.symbols & fact.symbols]
+            if earlier:
+                said = " and ".join(f"'{cut(str(f))}'" for f in earlier)
+                raise InputError(f"fact '{cut(str(fact))}' contradicts {said}: {name} would be {number}, and is a {kind}")
+            raise InputError(f"fact '{cut(str(fact))}': {name} is a {kind}")
 
     def read_inequalities(self) -> None:
         for number, fact in enumerate(self.facts):

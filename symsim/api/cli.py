@@ -313,6 +313,7 @@ def hold(
     system: SystemName = None,
     settings: Settings = None,
     given: Annotated[list[str] | None, typer.Option("--given", metavar="FACTS", help="Facts, as g=a or m>=pp; repeatable.")] = None,
+    keep: Annotated[list[str] | None, typer.Option("--keep", metavar="NAMES", help="Definitions that stay symbols, as tc,sum_t; repeatable.")] = None,
     explained: Annotated[bool, typer.Option("--explain", help="Also the assumptions under which symsim comes nearest, and what remains.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help=f"A report: {' '.join(SUFFIXES)}.")] = None,
@@ -324,9 +325,9 @@ def hold(
         if says is None or model is None or sources or accepted or output is not None:
             raise InputError("--formula needs --is and --model, and takes no SOURCE, no --accept and no -o")
         named = dict(pair("--set", text) for text in settings or ())
-        status = run_own(Own(formula, says, model, strategy or "", system or "", named, given or (), explained), as_json, print_out)
-    elif says is not None or model is not None or strategy is not None or system is not None or settings or given or explained:
-        raise InputError("--is, --model, -s, -y, --set, --given and --explain are for a --formula")
+        status = run_own(Own(formula, says, model, strategy or "", system or "", named, given or (), keep or (), explained), as_json, print_out)
+    elif says is not None or model is not None or strategy is not None or system is not None or settings or given or keep or explained:
+        raise InputError("--is, --model, -s, -y, --set, --given, --keep and --explain are for a --formula")
     else:
         from symsim.audit.command import run, run_accept
 

@@ -8,7 +8,7 @@ import typer
 
 from symsim.api.arguments import Model, Settings, StrategyText, SystemName, pair, share
 from symsim.api.terminal import print_out
-from symsim.errors import InputError
+from symsim.errors import InputError, cut
 
 
 def formula(
@@ -25,6 +25,8 @@ def formula(
     target: Annotated[str, typer.Option("--to", metavar="TARGET", help="text tex md html typst sympy python c js.")] = "text",
 ) -> None:
     """Print one formula as it is read, or as code."""
+    from symsim.algebra.grammar import parse
+    from symsim.algebra.vocabulary import SYMBOLS
     from symsim.api.python import derive
     from symsim.evaluation.quantities import QUANTITIES, refuse_unknown
     from symsim.inputs.run import asks_run
@@ -44,6 +46,12 @@ def formula(
     inside = [part.strip() for part in inline.split(",")] if inline is not None else ()
     if not all(inside):
         raise InputError(f"--inline '{inline}': names of definitions by commas, or all, are needed")
+    defined = sorted(n for n in parse(per, where="--per").symbols() if n in result.derivation.definitions and n not in SYMBOLS) if per else []
+    if defined:
+        free = ", ".join(sorted(found.symbols))
+        raise InputError(
+            f"--per '{cut(per or '')}': {defined[0]} is a definition, and a unit is of symbols, of which {found.result.symbol} has {free}"
+        )
     facts = ", ".join(given or ())
     print_out(found.to(target, per=per, given=facts, inline=inside, symbols=symbols, drop_below=least))
 

@@ -17,7 +17,7 @@ from symsim.asking.moving import Moving, moving
 from symsim.asking.signs import Range, Signs, sign
 from symsim.asking.subject import Subject, subject
 from symsim.asking.truth import Comparison, Condition, Truth, condition, one_by_one, truth, value_at
-from symsim.errors import InputError, cut
+from symsim.errors import InputError, cut, nearest
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.axes import Axis, parse_axis
 from symsim.grid.conditions import parse_quantity
@@ -351,6 +351,10 @@ def _number(one: Moving, value: object) -> Number:
     """A value of an axis in base units."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise InputError(f"{one.name} is a number, and {cut(str(value))} is none")
+    word = str(value).strip().partition(" ")[2].strip()
+    if word[:1].isalpha() and word not in UNITS:
+        own = [unit for unit, (kind, _) in UNITS.items() if BASE[kind] == one.unit]
+        raise InputError(f"{one.name}={cut(str(value))}: it is in {one.unit}, of which '{cut(word)}' is no unit: {nearest(word, own)}")
     node = parse_quantity(str(value) if not isinstance(value, float) else repr(value), one.name)
     if node.kind != "number" or not isinstance(node.value, (int, Fraction)):
         raise InputError(f"{one.name}: '{cut(str(value))}' is not a number")

@@ -135,7 +135,8 @@ def _claim(read: File, number: int, document: Document) -> Claim:
 def _check_letters(formula: Expr, letters: Iterable[str], place: str) -> None:
     for letter in sorted(formula.symbols() - set(letters)):
         hint = nearest(letter, list(letters), "")
-        raise InputError(f"{place}: the letter '{cut(letter)}' is mapped to nothing: say what it is in symbols, or in same {hint}".rstrip())
+        said = f"the letter '{cut(letter)}' is mapped to nothing: say what it is in symbols, or that it is symsim's own in same"
+        raise InputError(f"{place}: {said}{f' ({hint})' if hint else ''}")
 
 
 def subject_of(default: Of, own: Of, place: str) -> Subject:

@@ -34,15 +34,17 @@ def audit_formula(
     system: str = "",
     *,
     given: str | Sequence[str] = (),
+    keep: str | Sequence[str] = (),
     overrides: Mapping[str, Any] | None = None,
     explain: bool = False,
 ) -> tuple[Outcome, Nearest | None]:
-    """A formula of one's own, in symsim's symbols, against a definition or an expression over some; explain: also the switches of
-    assumptions under which symsim comes nearest. InputError as `symsim audit --formula`.
+    """A formula of one's own, in symsim's symbols, against a definition or an expression over some; keep: definitions that stay
+    symbols ("t_slow, sum_t"); explain: also the switches of assumptions under which symsim comes nearest. InputError as
+    `symsim audit --formula`.
 
     >>> found, _ = audit_formula("24*b*s*h**2 + 4*b*s**2*h", "F_dense", "bare-gpt", given="g = a, a*d = h, f = 4*h")
     >>> found.verdict
     'equal_under'
     """
-    facts = [given] if isinstance(given, str) else list(given)
-    return own_outcome(own_claim(formula, says, own_subject(model, strategy, system, overrides or {}), facts), Derivations(), explain)
+    facts, kept = ([said] if isinstance(said, str) else list(said) for said in (given, keep))
+    return own_outcome(own_claim(formula, says, own_subject(model, strategy, system, overrides or {}), facts, kept), Derivations(), explain)

@@ -80,7 +80,9 @@ class Derived:
     def possible(self) -> tuple[Fact, ...]:
         """What holds of the symbols of every stage and of the times of all of them, whatever a claim says."""
         kinds = self.result.model.kind_names()
-        return (*_POSSIBLE, *(Fact(layers(k).expr, "<=", self.fixed.get(layers_of_model(k).text, layers_of_model(k).expr)) for k in kinds))
+        one = {"pp": expr(1)} if self.result.strategy.pp == 1 else {}
+        known = (Fact(f.left.substitute(one), f.relation, expr(f.right).substitute(one)) for f in _POSSIBLE if isinstance(f.right, Expr))
+        return (*known, *(Fact(layers(k).expr, "<=", self.fixed.get(layers_of_model(k).text, layers_of_model(k).expr)) for k in kinds))
 
     def known(self, name: str) -> bool:
         """Whether a name is a symbol or a definition of this derivation."""

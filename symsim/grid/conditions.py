@@ -5,6 +5,7 @@
     a < b | a <= b | a > b | a >= b | a == b | a != b | a < b <= c | a and b | a or b | not a | (a)
 
 A unit is one of a system's files (80 GiB, 900 GB/s, 4 s): it makes a number of bytes, bytes a second, seconds, as quantities have them.
+`50 %` is 0.5 where nothing to divide by follows.
 Text is read as in `symsim.algebra.grammar`: Python's parser makes the tree, whitelisted nodes alone become a `Node`, and
 sizes are bounded. A number, a truth and a text never stand for one another; what a name holds shows when it is evaluated.
 """
@@ -31,6 +32,8 @@ _DOTTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 _QUOTED = re.compile(r"""'[^'\\]*'|"[^"\\]*\"""")
 # what a look ahead has found is not tried shorter: digits that no unit follows are gone through once
 _MEASURED = re.compile(rf"(?<![\w.])(?=({_NUMBER.pattern}))\1\s*([A-Za-z]+)(/[A-Za-z]+)?(?!\w)")
+# what is behind it tells a share from a remainder: nothing that can be divided by
+_PERCENT = re.compile(rf"(?<![\w.])(?=({_NUMBER.pattern}))\1\s*%(?=\s*(?:$|[),<>=!]|(?:and|or)\b))")
 _WORDS = frozenset("and or not in is if else".split())
 _ASSIGNED = re.compile(r":=|(?<![<>=!])=(?!=)")
 
@@ -214,6 +217,11 @@ class _ConditionReader(_Reader):
             end = found.end() - (0 if unit != word else len(rest))
             self.measured[found.start()] = Node("number", value=_whole(self._exact(number, found.start()) * UNITS[unit][1]), unit=unit)
             self.text = self.text[: found.start()] + "_" * (end - found.start()) + self.text[end:]
+
+        for found in _PERCENT.finditer(bare):
+            share = _whole(self._exact(found[1], found.start()) / 100)
+            self.measured[found.start()] = Node("number", value=share)
+            self.text = self.text[: found.start()] + "_" * (found.end() - found.start()) + self.text[found.end() :]
 
     def _exact(self, number: str, at: int) -> Fraction:
         """A decimal number; InputError for one that is too large."""
