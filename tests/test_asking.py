@@ -306,3 +306,15 @@ def test_whole_numbers_are_cut_between_whole_numbers() -> None:
     limit = (float(one.value("time.step")) + float(two.value("time.step"))) / 2
     assert result.largest("b", where=f"time.step <= {limit!r}").value == 1
     assert result.largest("b", where=f"time.step <= {float(one.value('time.step')) * 1.001!r}").value == 1
+
+
+def test_ranks_that_a_tier_cannot_join_are_passed_over() -> None:
+    """A tier joins two or more, and a multiple of what the one inside it does: the middle one of a100-pcie-80 8, 12, 16."""
+    assert symsim.derive("llama3-8b", "tp=8,sp=true", system="h100-sxm").ask("smallest R_1 where t_step <= 10 s").value == 2
+    around = symsim.derive("llama3-8b", "tp=8,sp=true,dp=4", system="a100-pcie-80")
+    assert around.ask("smallest R_2 where t_step <= 100 s").value == 8
+    found = around.ask("largest R_2 where t_step >= 3 s")
+    there, beyond = (
+        symsim.derive("llama3-8b", "tp=8,sp=true,dp=4", system="a100-pcie-80", overrides={"network.2.ranks": n}).value("time.step") for n in (12, 16)
+    )
+    assert found.value == 12 and there >= 3 > beyond

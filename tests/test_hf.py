@@ -206,6 +206,7 @@ def test_deepseek_v3() -> None:
         ({"model_type": "gemma3_text", "sliding_window": 512}, "5 * local + full + 2 * local", {"local": 512, "full": None}),
         ({"model_type": "gpt_oss"}, "4 * (local + full)", {"local": 128, "full": None}),
         ({"model_type": "llama4_text"}, "2 * (3 * chunked + nope)", {"chunked": 8192, "nope": None}),
+        ({"model_type": "llama4_text", "no_rope_layers": []}, "2 * (3 * chunked + nope)", {"chunked": 8192, "nope": None}),
         (
             {"model_type": "llama4_text", "interleave_moe_layer_step": 2},
             "2 * (chunked_dense + chunked_moe + chunked_dense + nope_moe)",

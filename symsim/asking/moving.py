@@ -122,12 +122,14 @@ class Moving:
         return {path: f"{int(number) if number.denominator == 1 else float(number)!r} {word}".strip()}
 
     def refused(self, value: int) -> str:
-        """Why a value cannot run; empty where it can, as far as the rules of a strategy go."""
+        """Why a value cannot run; empty where it can, as far as the rules of a strategy and of a system go."""
         try:
             if self.part == "strategy":
                 check(self.result.model, self._strategy(value))
             elif self.part == "architecture":
                 check(override_architecture(self.result.model, {architecture_keys()[self.name]: value}), self.result.strategy)
+            elif self.part == "system":
+                override_system(self.result.system, self._change(value))
         except InputError as error:
             return str(error)
         return ""

@@ -272,21 +272,21 @@ def alternating(period: str | int) -> Mixers:
     return kinds
 
 
-def _rope_layers(c: Config) -> list[int]:
+def _rope_layers(c: Config, asked: list[int] | None) -> list[int]:
     interval = c.integer("no_rope_layer_interval")
-    return c.items("no_rope_layers", int, c.depth) or [int((i + 1) % interval != 0) for i in range(c.depth)]
+    return asked or [int((i + 1) % interval != 0) for i in range(c.depth)]
 
 
 def llama4_mixers(c: Config) -> list[LayerKind]:
-    """configuration_llama4.py: chunked attention where there is RoPE, all of the sequence where there is none."""
-    rope = _rope_layers(c)
+    """configuration_llama4.py: chunked attention where there is RoPE, all of the sequence where there is none. An empty list of layers is none."""
+    rope = _rope_layers(c, c.items("no_rope_layers", int, c.depth) if c.look("no_rope_layers")[1] != [] else None)
     types = c.items("layer_types", str, c.depth) or ["chunked_attention" if r else "full_attention" for r in rope]
     return typed(c, types, "attention_chunk_size", rope)
 
 
 def smollm3_mixers(c: Config) -> list[LayerKind]:
     """configuration_smollm3.py: the layers without RoPE are the ones that may have a window."""
-    rope, on = _rope_layers(c), c.flag("use_sliding_window")
+    rope, on = _rope_layers(c, c.items("no_rope_layers", int, c.depth)), c.flag("use_sliding_window")
     types = c.items("layer_types", str, c.depth) or ["full_attention" if r or not on else "sliding_attention" for r in rope]
     return [k if on else k.model_copy(update={"window": None}) for k in typed(c, types, rope=rope)]
 
