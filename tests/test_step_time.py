@@ -371,3 +371,18 @@ def test_a_stage_that_holds_nothing_has_no_bucket_to_wait_for() -> None:
     result = derive(load_model("llama3-8b").architecture, strategy, system=load_system("h100-sxm"))
     empty = result.stage_numbers(result.stages[2])
     assert empty["P_stage"] == 0 and empty["e_grad_stage"] == 0 and result.value("time.step") > 0
+
+
+@pytest.mark.parametrize("dispatcher", ["alltoall", "flex"])
+def test_an_exchange_takes_as_long_as_the_busiest_rank_gets(dispatcher: str) -> None:
+    """Tokens, their weights and what experts make of them: 2 (2 h + 1) bytes a row in bf16, either way, of lam rows for one (all-to-all)."""
+    settings = {"ep": 8, "dp": 8, "moe_token_dispatcher_type": dispatcher}
+    even, uneven = (derive(load_model("mixtral-8x7b").architecture, Strategy(**settings), None, {"lam": n}, load_system("h100-sxm")) for n in (1, 2))
+    for phase in "fb":
+        one, two = (r.value(f"c_{phase}_moe_ep") for r in (even, uneven))
+        if dispatcher == "flex":
+            assert two == pytest.approx(2 * one, rel=0.05)
+            continue
+        fixed = 3 * even.value("delta_ep")
+        assert two - fixed == pytest.approx(2 * (one - fixed))
+        assert one - fixed == pytest.approx(2 * 4096 * 2 * (2 * 4096 + 1) * even.value("beta_ep_all_to_all"))

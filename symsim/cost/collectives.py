@@ -158,13 +158,12 @@ class Network:
         return ways[message.row.carried](message)
 
     def _to_the_next(self, message: Message) -> Quantity:
-        size = maximum(message.send_bytes, message.receive_bytes)
-        return Quantity(size, BYTE) * self._direct(message) + self._hop(message.axis)
+        return Quantity(message.larger_bytes, BYTE) * self._direct(message) + self._hop(message.axis)
 
     def _to_every_other(self, message: Message) -> Quantity:
         if self.moe is not None and message.axis == "ep":
             return self._by_kernels(message, self.moe)
-        return Quantity(message.payload_bytes, BYTE) * self._exchanged(message) + self._depth(message)
+        return Quantity(message.larger_bytes, BYTE) * self._exchanged(message) + self._depth(message)
 
     def _around(self, message: Message) -> Quantity:
         row = message.row
@@ -249,7 +248,7 @@ class Network:
 
     def _by_kernels(self, message: Message, moe: Moe) -> Quantity:
         """Tokens sent, or brought back, by kernels of a dispatcher: as many as arrive anywhere, once a rank."""
-        arrived = Quantity(maximum(message.send_bytes, message.receive_bytes), BYTE)
+        arrived = Quantity(message.larger_bytes, BYTE)
         backend, axis, parts = self.strategy.moe_flex_dispatcher_backend, message.axis, []
         everywhere = product(a.degree for a in self.groups[axis])
         to_ranks = reached(moe, everywhere)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from symsim.algebra.expr import ONE, ZERO, Expr
+from symsim.algebra.expr import ONE, ZERO, Expr, maximum, symbol
 from symsim.ir.block import WIDTHS
 from symsim.ir.collectives import COLLECTIVES, Collective
 
@@ -61,6 +61,15 @@ class Message:
     @property
     def payload_bytes(self) -> Expr:
         return self.payload * WIDTHS[self.dtype]
+
+    @property
+    def larger_bytes(self) -> Expr:
+        """Of what is handed in and what is got back that which takes longer, each on its own way of the link. An imbalance of experts is no less
+        than 1."""
+        send, receive, times = self.send_bytes, self.receive_bytes, symbol("lam")
+        if receive in (send, send * times):
+            return receive
+        return send if send == receive * times else maximum(send, receive)
 
     @property
     def send_bytes(self) -> Expr:
