@@ -14,7 +14,7 @@ from symsim.api.result import Result
 from symsim.cost.hbm import beside_gradient
 from symsim.frameworks.eager_modules import MODULE_CODE, ModuleCode
 from symsim.ir.operations import PRODUCTS
-from tests.draws.moved_bytes import LENGTH, MODELS, ROWS, of_symsim
+from tests.draws.moved_bytes import MODELS, of_symsim
 
 TOKENS, H, F, ROTATED = 64, 64, 176, 64 + 32
 
@@ -59,19 +59,29 @@ OF_TORCH = {
     "cohere": (14_767_780, 28_492_808),
     "olmo": (10_348_452, 16_306_696),
     "apertus": (23_747_924, 52_182_344),
+    "granite": (12_282_020, 25_774_088),
+    "gemma": (12_207_270, 27_168_266),
+    "mixtral": (16_846_180, 38_884_360),
 }
+# forward is up to 2 % short where routers and rotary tables are more of it
+OF_TORCH_BACKWARD = {"deepseek_v3": 36_054_472, "qwen3_moe": 36_074_760, "olmoe": 43_964_936, "starcoder2": 9_918_600}
 
 
 @pytest.mark.parametrize("model_type", OF_TORCH)
 def test_models_move_what_pytorch_moved(model_type: str, tmp_path: Path) -> None:
-    """Forward makes rotary tables and ids too. Cohere scales its logits by a number, which is not read, and adds the gradients of a tied table."""
+    """Forward makes rotary tables and ids too."""
     (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type, **MODELS[model_type]}))
     found = of_symsim(tmp_path / "config.json")
-    logits, table = 2 * ROWS * LENGTH * 211 * 2, 3 * 211 * 128 * 2
-    left_out = (logits, logits + table) if model_type == "cohere" else (0, 0)
-    forward, backward = (number - out for number, out in zip(OF_TORCH[model_type], left_out, strict=True))
+    forward, backward = OF_TORCH[model_type]
     assert found["forward"] == pytest.approx(forward, rel=0.0135) and found["forward"] < forward
     assert found["backward"] == pytest.approx(backward, rel=4e-4)
+
+
+@pytest.mark.parametrize("model_type", OF_TORCH_BACKWARD)
+def test_backward_moves_what_pytorch_moved(model_type: str, tmp_path: Path) -> None:
+    """Rows of experts are added to zeros, keys of multi-head latent attention are written into one tensor, a tied table's gradients are added."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type, **MODELS[model_type]}))
+    assert of_symsim(tmp_path / "config.json")["backward"] == pytest.approx(OF_TORCH_BACKWARD[model_type], rel=1e-3)
 
 
 def test_kernels_of_a_derivative_one_by_one() -> None:

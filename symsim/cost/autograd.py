@@ -1,11 +1,13 @@
 """autograd: the kernels that PyTorch runs for the derivative of an operation, where a module runs operation by operation, and what each moves.
 
 A product of two tensors gives each its own product with the gradient, and sums that of one that was repeated along some dimensions; a power,
-a root and a mean have the operations of their formulas; a tensor that several operations read has their gradients added up. The gradient of a
-tensor whose parts are read is one copy of those of a split, laid side by side; each part that is taken by indices fills a whole with zeros and
-is copied there, and the wholes are added up. Such a whole lies as it is written down, and is copied into the order of what the heads were
-transposed from. (torch tools/autograd/derivatives.yaml, csrc/autograd/FunctionsManual.cpp, input_buffer.cpp; aten/native/TensorShape.cpp
-slice_backward; aten/native/cuda/layer_norm_kernel.cu, whose backward is two kernels.)
+a root and a mean have the operations of their formulas; a tensor that several operations read has their gradients added up. The
+The gradient of a tensor whose parts are read is one copy of those of a split, laid side by side; each part that is taken by indices fills a whole
+with zeros and is copied there, and the wholes are added up; so does what rows were taken of, to which their gradients are added. Of what was
+written into its places of a new tensor the whole gradient is copied for each, last first, its place taken from there, and filled with zeros for
+the one before. A whole lies as it is written down, and is copied into the order of what the heads were transposed from. (torch
+tools/autograd/derivatives.yaml, csrc/autograd/FunctionsManual.cpp, custom_function.cpp CopySlices, input_buffer.cpp; aten/native/TensorShape.cpp
+slice_backward, TensorAdvancedIndexing.cpp index_backward; aten/native/cuda/layer_norm_kernel.cu, whose backward is two kernels.)
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from symsim.lowering.differentiate import BackwardOp, elements
 
 def forward(placed: Placed, op: Op) -> list[Expr]:
     """Bytes of each kernel of an operation that is several."""
+    if OPERATIONS[op.kind].assigns:
+        return [_bytes(placed, t) + place for t, place in _places(placed, op)]
     return [times * _bytes(placed, op.outputs[0]) for times in OPERATIONS[op.kind].kernels]
 
 
@@ -36,12 +40,19 @@ def _of_operation(placed: Placed, kernel: BackwardOp) -> list[Expr]:
         return [moved for operand in op.inputs[1:2] if _needs(placed.block, operand) for moved in _negated(placed, operand, whole)]
     if row.hands_on:
         return []
+    if row.divides:
+        return _divided(placed, op)
+    if row.assigns:
+        return _assigned(placed, op)
     if row.keeps == "partners":
         return [moved for operand in _trained(placed.block, op) for moved in _product(placed, op, operand)]
     if row.derivative:
         first, *others = (times * whole for times in row.derivative)
         return [first + elements(placed, op.outputs[0]) * row.masks, *others]
     moved = sum((_bytes(placed, t) for t in (*kernel.reads, *kernel.writes)), ZERO) + elements(placed, op.inputs[0]) * row.masks
+    if row.scatters:
+        read_again = ZERO if op.inputs[0] in kernel.reads else _bytes(placed, op.inputs[0])
+        return [_bytes(placed, op.inputs[0]), moved + read_again]
     weights = any(tensors[t].kind == "parameter" and tensors[t].gradient for t in op.inputs)
     if row.inner == "statistics" and op.of(Norm).norm == "LayerNorm" and weights:
         return [moved, whole + _bytes(placed, op.inputs[0])]
@@ -56,6 +67,35 @@ def _product(placed: Placed, op: Op, operand: str) -> list[Expr]:
     made = [2 * whole + _bytes(placed, other)]
     if set(tensors[operand].dims) != set(tensors[op.outputs[0]].dims) or tensors[operand].dtype != tensors[op.outputs[0]].dtype:
         made.append(whole + _bytes(placed, operand))
+    return made
+
+
+def _divided(placed: Placed, op: Op) -> list[Expr]:
+    """The gradient over the divisor; and of the divisor minus it times the result over the divisor, which is divided again, summed where it was
+    repeated."""
+    whole = _bytes(placed, op.outputs[0])
+    if len(op.inputs) == 1:
+        return [2 * whole]
+    by = _bytes(placed, op.inputs[1])
+    once = [2 * whole + by] if _needs(placed.block, op.inputs[0]) else []
+    summed = [] if by == whole else [whole + by]
+    return once + ([2 * whole + by, 2 * whole + by, 2 * whole, 3 * whole, *summed] if _needs(placed.block, op.inputs[1]) else [])
+
+
+def _places(placed: Placed, op: Op) -> list[tuple[str, Expr]]:
+    """Of an operation that writes what it reads into one tensor, the bytes that each has there; what is repeated has what the others leave."""
+    dims = set(placed.block.tensors[op.outputs[0]].dims[:-1])
+    own = {t: _bytes(placed, t) for t in op.inputs if dims <= set(placed.block.tensors[t].dims)}
+    rest = _bytes(placed, op.outputs[0]) - sum(own.values(), ZERO)
+    return [(t, own.get(t, rest)) for t in op.inputs]
+
+
+def _assigned(placed: Placed, op: Op) -> list[Expr]:
+    """For each of what was written the whole gradient copied, its place of that, zeros there for the one before, and a sum where it was repeated."""
+    whole, made = _bytes(placed, op.outputs[0]), []
+    for number, (operand, place) in reversed(list(enumerate(_places(placed, op)))):
+        made += [2 * whole, 2 * place, *([place, 2 * place] if number else [])]
+        made += [place + _bytes(placed, operand)] if place != _bytes(placed, operand) else []
     return made
 
 

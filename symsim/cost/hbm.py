@@ -99,13 +99,22 @@ def backward_bytes(placed: Placed, kernel: BackwardOp, profile: Profile) -> Quan
     if one_by_one(op, profile):
         return Quantity(summed(autograd.derivative(placed, kernel)), BYTE)
     beside = elements(placed, op.inputs[0]) * OPERATIONS[op.kind].masks + merged_bytes(placed, kernel.forward, profile, backward=True)
-    beside = beside + summed_bytes(placed, kernel.forward, profile)
+    beside = beside + summed_bytes(placed, kernel.forward, profile) + _of_shared_table(placed, op, profile)
     return Quantity(_traffic(placed, [*kernel.reads, *kernel.writes]).expr + beside, BYTE)
+
+
+def _of_shared_table(placed: Placed, op: Op, profile: Profile) -> Expr:
+    """Bytes of the sum of a lookup's gradient and the output layer's, of a table that both have on a rank (torch autograd input_buffer.cpp)."""
+    shared = profile.model.tie_word_embeddings and profile.strategy.pp == 1 and not profile.framework.main_gradients
+    if OPERATIONS[op.kind].role != "lookup" or not shared:
+        return ZERO
+    trained = [t for t in op.inputs if placed.block.tensors[t].kind == "parameter" and placed.block.tensors[t].gradient]
+    return 3 * _traffic(placed, trained).expr
 
 
 def one_by_one(op: Op, profile: Profile) -> bool:
     """Whether the derivative of what is no product is as many kernels as PyTorch's formula has operations."""
-    return profile.framework.op_by_op and OPERATIONS[op.kind].bound not in ("attention", "permute") and OPERATIONS[op.kind].role != "lookup"
+    return profile.framework.op_by_op and OPERATIONS[op.kind].bound != "attention" and OPERATIONS[op.kind].role != "lookup"
 
 
 def beside_gradient(placed: Placed, index: int, label: str, profile: Profile) -> list[Expr]:

@@ -103,7 +103,8 @@ def _tokens(k: Kernels, x: str) -> str:
 
 
 def eager_mla_rope(k: Kernels, op: Op) -> None:
-    """Multi-head latent attention puts the turned part beside the other one: new storage [b a s d]."""
+    """Multi-head latent attention puts the turned part beside the other one: new storage [b a s d]. Keys are written into it, after their heads and
+    those of values were transposed and parted (expand_kv)."""
     b, s, heads, d = k.dims_of(op.outputs[0])
     part, beside = op.inputs[-1], op.inputs[0]
     if op.kind == "rope_part":
@@ -114,8 +115,11 @@ def eager_mla_rope(k: Kernels, op: Op) -> None:
         parts = [k.make(name, (*whole[:-1], size), k.tensors[part].dtype, view_of=part) for name, size in sizes.items()]
         k.emit("view", [part], parts, name="split", attrs=View(heads_first=True))
         beside, part = parts
+    else:
+        k.ops = [replace(o, attrs=View(heads_first=True)) if beside in o.outputs and o.is_view else o for o in k.ops]
     made = tables(k, op.of(Rope).head, 1)
-    run(k, "cat", [beside, _turned(k, part, made, k.tensors[part].dtype)], (b, heads, s, d), into=op.outputs[0])
+    joined = "cat" if op.kind == "rope_part" else "assign"
+    run(k, joined, [beside, _turned(k, part, made, k.tensors[part].dtype)], (b, heads, s, d), into=op.outputs[0])
 
 
 def eager_pack(k: Kernels, op: Op) -> None:

@@ -107,12 +107,15 @@ class ModuleCode:
     """apply_rotary_pos_emb turns queries and keys before their heads are transposed."""
     picks_heads: bool = False
     """_split_heads takes keys and values by a list of one index, which autograd keeps."""
+    factors: frozenset[str] = frozenset()
+    """What is multiplied by a number of the configuration, 1 too: the embedding, each branch before it is added to the residual, logits."""
     linears_of_its_own: frozenset[str] = frozenset()
     """Weights of linear maps whose modules are no torch.nn.Linear: no library puts adapters beside them, or stores them in few bits."""
 
 
+_GRANITE = frozenset({"embedding", "residual", "logits"})
 _OLMO2 = ModuleCode(norm_weight_in_fp32=True, rotary_in_fp32=True)
-_CENTRED = ModuleCode(centred_norm=True, rotary_widened=True)
+_CENTRED = ModuleCode(centred_norm=True, rotary_widened=True, factors=frozenset({"logits"}))
 _GEMMA4 = ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, norm_by_power=True, router_is_linear=True)
 _ROUTER = ModuleCode(router_in_fp32=True)
 _WIDE_ROUTER = ModuleCode(router_in_fp32=True, router_weight_in_fp32=True)
@@ -130,8 +133,8 @@ MODULE_CODE = {
     "codegen": ModuleCode(scores_in_fp32=True, rotary_in_fp32=True, rotary_repeated_by_call=True, rotary_tokens_first=True),
     "cohere": _CENTRED,
     "cohere2": _CENTRED,
-    "cohere2_moe": ModuleCode(centred_norm=True, chosen_first=True, router_casts_weights=True, rotary_widened=True),
-    "cohere_compass_text": ModuleCode(centred_norm=True, rotary_by_row=True, rotary_widened=True),
+    "cohere2_moe": ModuleCode(centred_norm=True, chosen_first=True, router_casts_weights=True, rotary_widened=True, factors=frozenset({"logits"})),
+    "cohere_compass_text": ModuleCode(centred_norm=True, rotary_by_row=True, rotary_widened=True, factors=frozenset({"logits"})),
     "dbrx": ModuleCode(router_is_linear=True, router_in_compute_type=True),
     "cosmos3_edge_text": ModuleCode(rotary_by_row=True),
     "deepseek_v2": ModuleCode(router_in_fp32=True, rotary_complex=True),
@@ -208,11 +211,15 @@ MODULE_CODE = {
     "ministral3": ModuleCode(queries_scaled="every"),
     "mistral4": ModuleCode(router_in_compute_type=True, router_gathers=True, queries_scaled="every"),
     "minimax_m2": ModuleCode(rotary_concatenates=True),
-    "granite_swa": ModuleCode(sinks_scale_result=True),
-    "granitemoe": ModuleCode(router_casts_weights=True, top_k_first=True),
-    "granitemoe_swa": ModuleCode(router_casts_weights=True, top_k_first=True, shared_gate_up_joined=True, sinks_scale_result=True),
-    "granitemoehybrid": ModuleCode(router_casts_weights=True, top_k_first=True, shared_gate_up_joined=True),
-    "granitemoeshared": ModuleCode(router_casts_weights=True, top_k_first=True, shared_gate_up_joined=True),
+    "falcon_h1": ModuleCode(factors=frozenset({"embedding", "logits"})),
+    "granite": ModuleCode(factors=_GRANITE),
+    "granite_docling_text": ModuleCode(factors=_GRANITE),
+    "granite_swa": ModuleCode(sinks_scale_result=True, factors=_GRANITE),
+    "granitemoe": ModuleCode(router_casts_weights=True, top_k_first=True, factors=_GRANITE),
+    "granitemoe_swa": ModuleCode(router_casts_weights=True, top_k_first=True, shared_gate_up_joined=True, sinks_scale_result=True, factors=_GRANITE),
+    "granitemoehybrid": ModuleCode(router_casts_weights=True, top_k_first=True, shared_gate_up_joined=True, factors=_GRANITE),
+    "granitemoeshared": ModuleCode(router_casts_weights=True, top_k_first=True, shared_gate_up_joined=True, factors=_GRANITE),
+    "minicpm3": ModuleCode(factors=frozenset({"residual"})),
     "mistral_large4_text": ModuleCode(router_in_fp32=True, router_gathers=True),
     "minimax_m3_vl_text": ModuleCode(rotary_concatenates=True, shared_experts_first=True, shared_gate_up_joined=True),
     "muse_glimmer_text": ModuleCode(plain_norm_by_power=True),

@@ -185,19 +185,25 @@ def eager_activation(k: Kernels, op: Op) -> None:
 
 
 def eager_add(k: Kernels, op: Op) -> None:
-    """The residual stream, after dropout of what is added to it."""
+    """The residual stream, after dropout of what is added to it, times a number in some families."""
     left, right = op.inputs
+    if not op.module and "residual" in module_code(k.profile.model).factors:
+        left = run(k, "scale", [left])
     run(k, "add", [dropped(k, left, k.profile.model.hidden_dropout), right], into=op.outputs[0])
 
 
 def eager_embed(k: Kernels, op: Op) -> None:
-    """Keeps the ids; a scaled embedding (Gemma) also the scale, a tensor of one number."""
+    """Keeps the ids; a scaled embedding (Gemma) also the scale, where that is a tensor of one number."""
     ids, table = op.inputs
-    if not k.profile.model.embedding_scale:
+    by_number = "embedding" in module_code(k.profile.model).factors
+    if not k.profile.model.embedding_scale and not by_number:
         k.emit("embed", op.inputs, op.outputs, saves=[ids], attrs=op.attrs)
         return
     rows = k.make("rows", k.dims_of(op.outputs[0]), k.tensors[op.outputs[0]].dtype)
     k.emit("embed", [ids, table], [rows], saves=[ids], name="rows", attrs=op.attrs)
+    if by_number:
+        run(k, "scale", [rows], into=op.outputs[0])
+        return
     run(k, "mul", [rows, k.make("scale", [], k.tensors[rows].dtype, "table")], into=op.outputs[0])
 
 
@@ -234,6 +240,8 @@ def eager_cross_entropy(k: Kernels, op: Op) -> None:
     if k.profile.assumptions["loss_parallel"] == "false":
         k.source = replace(op, idle=op.idle | {"tp"})  # every rank computes the whole loss
         logits = gathered_logits(k, logits)
+    if "logits" in module_code(k.profile.model).factors:
+        logits = run(k, "scale", [logits])
     if k.profile.model.logit_softcap:
         logits = run(k, "scale", [run(k, "tanh", [run(k, "scale", [logits])])])
     whole = k.dims_of(logits)
@@ -412,8 +420,10 @@ def eager_combine(k: Kernels, op: Op) -> None:
         weighted = run(k, "mul", [home, weights], dtype=wide)
     inverse = k.make("inverse_order", k.dims_of(indices), "int64", "index")
     k.emit("sort", [indices], [inverse], name="sort")
-    z = run(k, "sum", [run(k, "index", [weighted, inverse])], k.dims_of(op.outputs[0]))
-    cast(k, z, k.tensors[op.outputs[0]].dtype, into=op.outputs[0])
+    ordered, own = run(k, "index", [weighted, inverse]), k.tensors[op.outputs[0]].dtype
+    summed = run(k, "sum", [ordered], k.dims_of(op.outputs[0]), into=op.outputs[0] if k.tensors[ordered].dtype == own else "")
+    if summed != op.outputs[0]:
+        cast(k, summed, own, into=op.outputs[0])
 
 
 LOWERINGS: dict[str, Lowering] = {

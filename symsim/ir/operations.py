@@ -338,6 +338,9 @@ class Operation:
     any_token: bool = False  # a token of its result may be any of what it reads: sequence parallelism gathers that
     hands_on: bool = False  # PyTorch's derivative hands on the gradient that it is given, or parts of it (AddBackward0, CloneBackward0, CatBackward0)
     negates: bool = False  # or, of what is subtracted, the negated one
+    divides: bool = False  # the gradient is divided again, and that of what it was divided by made of both
+    scatters: bool = False  # the gradient of what it takes rows of is filled with zeros, and the rows are added there
+    assigns: bool = False  # what it reads is copied into its places of a new tensor, one after the other (CopySlices)
     heads_first: bool = False  # reads heads as they are transposed for attention, and fills their gradient in that order
     # bytes an element that backward moves besides gradient, input and result
     masks: int = 0
@@ -434,7 +437,9 @@ OPERATIONS: dict[str, Operation] = {
     "all_to_all": _sends(_REDISTRIBUTION, "all_to_all"),
     "slice": replace(_REDISTRIBUTION, transpose=between("shard", "whole")),
     "regroup": _sends(_REDISTRIBUTION, "all_gather"),
-    **{kind: Operation("primitive", keeps="inputs") for kind in ("div", "silu", "gelu", "gather", "softplus", "log")},
+    **{kind: Operation("primitive", keeps="inputs") for kind in ("silu", "gelu", "softplus", "log")},
+    "div": Operation("primitive", keeps="inputs", divides=True),
+    "gather": Operation("primitive", keeps="inputs", scatters=True),
     "times_number": Operation("primitive", keeps="inputs", derivative=(2, 3, 1)),  # the number's gradient is a product's sum
     # where both are equal half the gradient, and nothing where the other is less: masks of either, of which three kernels more read one each
     "minimum": Operation("primitive", keeps="inputs", derivative=(1, 1, 2, 3, 2), masks=4),
@@ -452,6 +457,7 @@ OPERATIONS: dict[str, Operation] = {
     "rotate_half": Operation("primitive", between=1, derivative=(1, 1, 1, 1, 1, 3), kernels=(1, 2), heads_first=True),
     "rotate_pairs": Operation("primitive", between=1, derivative=(1, 1, 1, 1, 1, 3), kernels=(1, 2)),  # the same, before heads are transposed
     **{kind: Operation("primitive", hands_on=True) for kind in ("copy", "cat")},
+    "assign": Operation("primitive", assigns=True, between=1),
     "sub": Operation("primitive", hands_on=True, negates=True),
     **{kind: Operation("primitive") for kind in "repeat pad concat sum mean scale choose pick multiplier".split()},
     # masks of what lies inside: a comparison a bound (2 + 1), joined (1 + 1 + 1) where there are two, read; the mean of one bound (8 in all) and of
@@ -461,7 +467,7 @@ OPERATIONS: dict[str, Operation] = {
     "plus": Operation("primitive", transpose="shared"),
     "plus_scaled": Operation("primitive", transpose="shared_first"),
     "added_in": Operation("primitive", transpose="shared", in_place=True),
-    "index": Operation("primitive", bound="permute", keeps="integers"),
+    "index": Operation("primitive", bound="permute", keeps="integers", scatters=True),
     "sort": Operation("primitive", bound="permute"),
     **dict.fromkeys(("tokens_of_rows", "rows_of_tokens"), Operation("primitive", bound="permute", any_token=True)),
     "std": Operation("primitive", keeps="all"),

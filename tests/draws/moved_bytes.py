@@ -16,7 +16,9 @@ from typing import Any
 
 import symsim
 from symsim.cost.hbm import beside_gradient
+from symsim.ir.block import WIDTHS
 from symsim.ir.operations import PRODUCTS
+from symsim.lowering.differentiate import elements
 from symsim.report.kernels import block_kernels
 
 ROWS, LENGTH, LAYERS = 2, 128, 2
@@ -27,6 +29,35 @@ MODELS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("qwen3", "gemma", "helium"), {**_GROUPS, "head_dim": 16}),
     **dict.fromkeys(("phi3", "cohere", "olmo", "apertus"), {**_GROUPS, "pad_token_id": 0}),
     "glm": {**_GROUPS, "head_dim": 16, "pad_token_id": 0},
+    "gptj": {"n_embd": 128, "n_inner": 512, "n_head": 8, "n_layer": LAYERS, "vocab_size": 211, "rotary_dim": 8},
+    **dict.fromkeys(
+        ("mixtral", "qwen3_moe", "olmoe"),
+        {
+            **_GROUPS,
+            "head_dim": 16,
+            "num_experts": 8,
+            "num_local_experts": 8,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 48,
+            "pad_token_id": 0,
+        },
+    ),
+    "deepseek_v3": {
+        **_SIZES,
+        "num_key_value_heads": 8,
+        "moe_intermediate_size": 48,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 2,
+        "n_group": 2,
+        "topk_group": 1,
+        "first_k_dense_replace": 0,
+        "q_lora_rank": 32,
+        "kv_lora_rank": 24,
+        "qk_nope_head_dim": 16,
+        "qk_rope_head_dim": 8,
+        "v_head_dim": 24,
+        "pad_token_id": 0,
+    },
     "gpt_neox": {**_SIZES, "intermediate_size": 512},
 }
 _VIEWS = frozenset(
@@ -37,7 +68,9 @@ _VIEWS = frozenset(
 # (aten/native/TensorShape.cpp); what makes the gradients of a norm's weights is a kernel of its own, which reads the gradient and the input again
 # (aten/native/cuda/layer_norm_kernel.cu); the loss of a row takes one number of it, and its gradient their shape alone (aten/native/cuda/Loss.cu)
 _ON_CUDA = {"slice_backward": (1, 0), "native_layer_norm_backward": (1, 1), "nll_loss_forward": (-1, 0), "nll_loss_backward": (0, -1)}
-_APART = frozenset("mm bmm addmm baddbmm arange ones_like full bitwise_and logical_and __and__ triu zeros ones new_ones".split())
+# a tensor whose shape alone is read, and one that is written
+_ON_CUDA |= dict.fromkeys(("new_zeros", "zeros_like", "copy_", "scatter_", "div_", "index_put_"), (-1,))
+_APART = frozenset("mm bmm addmm _grouped_mm baddbmm arange ones_like full bitwise_and logical_and __and__ triu zeros ones new_ones".split())
 _OF_MASKS = frozenset("lt le ge gt eq ne where".split())
 
 
@@ -97,7 +130,13 @@ def of_symsim(config: Path) -> dict[str, float]:
             if kind in PRODUCTS:
                 beside = beside_gradient(placed, index, kernel.phase, made.lowered.profile)
                 moved[phase] += times * sum(float(e.evaluate(made.values)) for e in beside)
-            elif kind not in ("attention", "embed"):
+            elif kind == "embed":  # but the lookup itself: what stands beside it
+                known, op = placed.block.tensors, placed.block.ops[index]
+                ids_and_table = [t for t in op.inputs if phase == "backward" or known[t].kind != "parameter"]
+                own = [*ids_and_table, op.outputs[0], *([] if phase == "backward" else op.outputs[:1])]
+                alone = sum(float(elements(placed, t).evaluate(made.values)) * WIDTHS[known[t].dtype] for t in own)
+                moved[phase] += kernel.bytes - alone
+            elif kind != "attention":
                 moved[phase] += times * kernel.bytes
     return moved
 
