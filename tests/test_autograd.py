@@ -64,7 +64,7 @@ OF_TORCH = {
     "mixtral": (16_846_180, 38_884_360),
 }
 # forward is up to 2 % short where routers and rotary tables are more of it
-OF_TORCH_BACKWARD = {"deepseek_v3": 36_054_472, "qwen3_moe": 36_074_760, "olmoe": 43_964_936, "starcoder2": 9_918_600}
+OF_TORCH_BACKWARD = {"deepseek_v3": 36_054_472, "starcoder2": 9_918_600}
 
 
 @pytest.mark.parametrize("model_type", OF_TORCH)

@@ -420,10 +420,8 @@ def eager_combine(k: Kernels, op: Op) -> None:
         weighted = run(k, "mul", [home, weights], dtype=wide)
     inverse = k.make("inverse_order", k.dims_of(indices), "int64", "index")
     k.emit("sort", [indices], [inverse], name="sort")
-    ordered, own = run(k, "index", [weighted, inverse]), k.tensors[op.outputs[0]].dtype
-    summed = run(k, "sum", [ordered], k.dims_of(op.outputs[0]), into=op.outputs[0] if k.tensors[ordered].dtype == own else "")
-    if summed != op.outputs[0]:
-        cast(k, summed, own, into=op.outputs[0])
+    z = run(k, "sum", [run(k, "index", [weighted, inverse])], k.dims_of(op.outputs[0]))
+    cast(k, z, k.tensors[op.outputs[0]].dtype, into=op.outputs[0])
 
 
 LOWERINGS: dict[str, Lowering] = {
