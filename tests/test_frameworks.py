@@ -141,6 +141,9 @@ def test_each_fact_of_module_code_shows(fact, monkeypatch):
     monkeypatch.setitem(
         MODULE_CODE,
         code,
-        replace(MODULE_CODE[code], **{fact: {"linears_of_its_own": frozenset({"o_proj"}), "queries_scaled": "every"}.get(fact, True)}),
+        replace(
+            MODULE_CODE[code],
+            **{fact: {"linears_of_its_own": frozenset({"o_proj"}), "factors": frozenset({"residual"}), "queries_scaled": "every"}.get(fact, True)},
+        ),
     )
     assert kernels() != before
