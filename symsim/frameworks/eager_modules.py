@@ -113,7 +113,7 @@ class ModuleCode:
     """Weights of linear maps whose modules are no torch.nn.Linear: no library puts adapters beside them, or stores them in few bits."""
 
 
-_GRANITE = frozenset({"embedding", "residual", "logits"})
+_GRANITE = frozenset({"embedded", "residual", "logits"})
 _OLMO2 = ModuleCode(norm_weight_in_fp32=True, rotary_in_fp32=True)
 _CENTRED = ModuleCode(centred_norm=True, rotary_widened=True, factors=frozenset({"logits"}))
 _GEMMA4 = ModuleCode(norm_weight_in_fp32=True, norm_weight_cast=True, norm_by_power=True, router_is_linear=True)
@@ -211,7 +211,7 @@ MODULE_CODE = {
     "ministral3": ModuleCode(queries_scaled="every"),
     "mistral4": ModuleCode(router_in_compute_type=True, router_gathers=True, queries_scaled="every"),
     "minimax_m2": ModuleCode(rotary_concatenates=True),
-    "falcon_h1": ModuleCode(factors=frozenset({"embedding", "logits"})),
+    "falcon_h1": ModuleCode(factors=frozenset({"embedded", "logits"})),
     "granite": ModuleCode(factors=_GRANITE),
     "granite_docling_text": ModuleCode(factors=_GRANITE),
     "granite_swa": ModuleCode(sinks_scale_result=True, factors=_GRANITE),

@@ -195,7 +195,7 @@ def eager_add(k: Kernels, op: Op) -> None:
 def eager_embed(k: Kernels, op: Op) -> None:
     """Keeps the ids; a scaled embedding (Gemma) also the scale, where that is a tensor of one number."""
     ids, table = op.inputs
-    by_number = "embedding" in module_code(k.profile.model).factors
+    by_number = "embedded" in module_code(k.profile.model).factors
     if not k.profile.model.embedding_scale and not by_number:
         k.emit("embed", op.inputs, op.outputs, saves=[ids], attrs=op.attrs)
         return

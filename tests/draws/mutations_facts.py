@@ -77,8 +77,8 @@ OPERATIONS = of(
     ),
     (
         "a chosen row keeps its index",
-        '"index": Operation("primitive", bound="permute", keeps="integers")',
-        '"index": Operation("primitive", bound="permute")',
+        '"index": Operation("primitive", bound="permute", keeps="integers", scatters=True)',
+        '"index": Operation("primitive", bound="permute", scatters=True)',
         "eager_bytes.py",
     ),
     ("dropout keeps its mask", '("topk", "masked_fill", "dropout")', '("topk", "masked_fill")', "korthikanti.py eager_bytes.py"),
