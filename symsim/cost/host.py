@@ -44,7 +44,7 @@ def host_traffic(book: Derivation, lowered: Lowered, define: Callable[..., Quant
     define(of_stage("e", "offload"), exposed, "stage i: host traffic that computation does not hide", r"\epsilon^{\mathrm{host},(i)}")
 
 
-def host_seconds(book: Derivation, lowered: Lowered, define: Callable[..., Quantity]) -> Quantity:
+def host_seconds(lowered: Lowered, define: Callable[..., Quantity]) -> Quantity:
     """The host's update of the states that it holds."""
     seconds = _update(lowered)
     if not seconds:

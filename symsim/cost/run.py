@@ -92,9 +92,7 @@ def _step(book: Derivation, given: Mapping[str, Any]) -> None:
 
 def _checkpoint(book: Derivation, system: System, lowered: Lowered, given: Mapping[str, Any]) -> None:
     """Bytes of weights and states, each once, and seconds to hand them to the store and to read them back."""
-    bytes_ = _define(
-        book, "checkpoint", _bytes_saved(book, lowered), "a checkpoint: trained weights and the optimizer's states, each once", r"D", BYTE
-    )
+    bytes_ = _define(book, "checkpoint", _bytes_saved(lowered), "a checkpoint: trained weights and the optimizer's states, each once", r"D", BYTE)
     all_ranks = symbol("B_store") if "B_store" in given else symbol("world") * symbol("B_save")
     store = _define(book, "write", bytes_ / all_ranks, "writing a checkpoint to the store", r"t_{\mathrm{write}}", SECOND)
     if system.host is not None:
@@ -108,7 +106,7 @@ def _checkpoint(book: Derivation, system: System, lowered: Lowered, given: Mappi
     _define(book, "blocked", blocked, "what training waits for a checkpoint", r"\delta", SECOND)
 
 
-def _bytes_saved(book: Derivation, lowered: Lowered) -> Expr:
+def _bytes_saved(lowered: Lowered) -> Expr:
     """Weights that are trained in their type, and states; FSDP's weights are the copy that is updated."""
     strategy = lowered.profile.strategy
     only_main = strategy.zero == 3 and lowered.profile.assumptions["fsdp_parameters"] == "main"

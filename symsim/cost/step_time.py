@@ -311,7 +311,7 @@ def define_tail(book: Derivation, network: Network, lowered: Lowered) -> None:
     define(of_stage("e", "dp"), total(exposed, SECOND), "stage i: exposed messages over data ranks, once a step", r"\epsilon^{\mathrm{dp},(i)}")
     passes = "stage i: optimizer, passes over gradients, states and parameters"
     rule = lowered.profile.conventions.passes
-    taken = _optimizer(lowered) + of_update + host_seconds(book, lowered, define) if rule is None else Quantity(rule(lowered), SECOND)
+    taken = _optimizer(lowered) + of_update + host_seconds(lowered, define) if rule is None else Quantity(rule(lowered), SECOND)
     define(of_stage("t", "opt"), taken, passes, r"t_{\mathrm{opt}}^{(i)}")
     after = [key for key in (of_stage("e", "dp"), of_stage("t", "opt"), of_stage("e", "offload")) if key in book]
     tail = total((Quantity(key.expr, SECOND) for key in after), SECOND)

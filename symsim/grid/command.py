@@ -146,7 +146,7 @@ def sweep(
                 options.engine,
                 output=options.output,
                 resume=options.resume,
-                metadata=_metadata(model, base, axes, options),
+                metadata=_metadata(base, axes, options),
                 progress=progress,
             )
         except KeyboardInterrupt:
@@ -278,7 +278,7 @@ def point_of(space: Space, rows: Mapping[str, Any], row: int, fixed: Sequence[st
     return Point(text, [*fixed, *(f"{n}={v}" for n, v in settings.items())], system)
 
 
-def _metadata(model: str, base: Base, axes: Sequence[str], options: Options) -> dict[str, str]:
+def _metadata(base: Base, axes: Sequence[str], options: Options) -> dict[str, str]:
     """What a Parquet file says of how it came to be."""
     return {
         "version": __version__,

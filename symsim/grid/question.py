@@ -211,7 +211,7 @@ def lower(node: Node, reported: Reported, where: str) -> Value:
         assert node.value is not None and not isinstance(node.value, str)
         return program.number(node.value)
     if node.kind == "name":
-        return _named(str(node.value), reported, where)
+        return _named(str(node.value), reported)
     if node.kind in ("eq", "ne") and any(a.kind == "text" for a in node.arguments):
         one, other = node.arguments
         return reported.every(lambda own: (_option(one, own, where) == _option(other, own, where)) == (node.kind == "eq"))
@@ -238,7 +238,7 @@ def lower(node: Node, reported: Reported, where: str) -> Value:
     return functools.reduce(functools.partial(program.apply, node.kind), a) if len(a) > 1 else program.apply(node.kind, a[0])
 
 
-def _named(name: str, reported: Reported, where: str) -> Value:
+def _named(name: str, reported: Reported) -> Value:
     if reported.sort(name) in (None, "nothing"):
         # a definition that this variant does not have, such as a message over an axis of one rank, costs nothing
         return reported.program.number(0)

@@ -31,6 +31,8 @@ _LEAST = 1e-4
 # micro-batches are enough where twice as many gain less
 _ENOUGH = 0.05
 _MOST_MICRO_BATCHES = 1 << 12
+# changes that are shown unless asked for otherwise
+MOST = 3
 
 Options = Mapping[str, Any]
 
@@ -84,7 +86,7 @@ class Next:
         return told
 
 
-def next_knobs(base: Base, most: int = 3) -> Next:
+def next_knobs(base: Base, most: int = MOST) -> Next:
     """The changes of one option or size that shorten the step the most. InputError without a system, and as `derive`."""
     if base.system is None:
         raise InputError("--next compares steps on a system: give one with -y")
@@ -103,12 +105,12 @@ def next_knobs(base: Base, most: int = 3) -> Next:
     return Next(found.changes, found.evaluated, found.fits, _batch(start, memories))
 
 
-def single_changes(asked: Asked, options: Options, most: int = 3) -> Sequence[Change]:
+def single_changes(asked: Asked, options: Options) -> Sequence[Change]:
     """The framework's further options that would shorten the step of a strategy of a plan the most, one at a time."""
     base = asked.evaluated(options)
     assert base.system is not None
     start = Sought(asked.model, base.strategy, base.assumptions, base.overrides, base.system)
-    return _tried(start, _same_batch(base.strategy), _further(asked.framework), Memories(), most).changes
+    return _tried(start, _same_batch(base.strategy), _further(asked.framework), Memories(), MOST).changes
 
 
 def _same_batch(strategy: Strategy) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from symsim.inputs.run import RUN
 from symsim.inputs.strategy import Strategy
 from symsim.planning import sizing as sizes_of
 from symsim.planning.command import need_of
-from symsim.planning.knobs import Next, next_knobs
+from symsim.planning.knobs import MOST, Next, next_knobs
 from symsim.planning.plan import flat, plan
 from symsim.planning.sizing import Need, Size, sized
 from symsim.program.base import read_base
@@ -88,7 +88,7 @@ def next_changes(
     strategy: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None = None,
     system: str | os.PathLike[str] | None = None,
     *,
-    most: int = 3,
+    most: int = MOST,
     overrides: Mapping[str, Any] | None = None,
 ) -> Next:
     """The changes of one option or size that shorten a step the most, on the same ranks with the same batch; seconds and bytes before and after.

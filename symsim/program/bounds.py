@@ -10,7 +10,7 @@ taken; where none leaves most points out, `best_points` says so and a scan is ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -59,7 +59,6 @@ def best_points(
     limit: float = np.inf,
     *,
     patient: bool = False,
-    progress: Callable[[float], None] | None = None,
 ) -> Found | None:
     """The `count` points with the least objective among those wanted, none above `limit` (points at it are looked at).
 
@@ -70,7 +69,7 @@ def best_points(
     chosen = _cheapest(program, axes, nodes, objective, wanted, count, limit, patient)
     if chosen is None:
         return None
-    return _search(program, axes, chosen, nodes, objective, wanted, count, limit, progress)
+    return _search(program, axes, chosen, nodes, objective, wanted, count, limit)
 
 
 def _search(
@@ -82,7 +81,6 @@ def _search(
     wanted: Value,
     count: int,
     limit: float,
-    progress: Callable[[float], None] | None,
 ) -> Found:
     shape = tuple(1 if a in inner else n for a, n in enumerate(program.sizes))
     bounds, candidates = _candidates(program, nodes, objective, wanted, inner, shape, limit)
@@ -99,8 +97,6 @@ def _search(
         if len(values) == count:
             worst = min(limit, float(values[-1]))
         at, batch = end, max(1, min(batch * 2, _BATCH_POINTS // points))
-        if progress is not None:
-            progress(at / len(candidates))
     positions = np.stack(np.unravel_index(numbers, program.sizes), axis=1) if len(numbers) else np.empty((0, len(program.sizes)), dtype=np.int64)
     return Found(values, positions, evaluated, float(bounds[at]) if at < len(candidates) else limit)
 
