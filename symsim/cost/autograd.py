@@ -1,7 +1,7 @@
 """autograd: the kernels that PyTorch runs for the derivative of an operation, where a module runs operation by operation, and what each moves.
 
 A product of two tensors gives each its own product with the gradient, and sums that of one that was repeated along some dimensions; a power,
-a root and a mean have the operations of their formulas; a tensor that several operations read has their gradients added up. The
+a root and a mean have the operations of their formulas; a tensor that several operations read has their gradients added up.
 The gradient of a tensor whose parts are read is one copy of those of a split, laid side by side; each part that is taken by indices fills a whole
 with zeros and is copied there, and the wholes are added up; so does what rows were taken of, to which their gradients are added. Of what was
 written into its places of a new tensor the whole gradient is copied for each, last first, its place taken from there, and filled with zeros for
