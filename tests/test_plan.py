@@ -374,3 +374,11 @@ def test_the_table_of_the_best_is_as_wide_as_a_terminal(made: Plan) -> None:
         long.append(("1", replace(choice, known=replace(choice.known, strategy=strategy))))
     lines = choices_table("", "", long).splitlines()
     assert len(lines) > 2 and max(map(len, lines)) <= 80 and all("mla_up_proj+layernorm" in line for line in lines[2:])
+
+
+@pytest.mark.parametrize(("model", "kinds"), [("gemma-3-4b", {"a2a", "all_gather"}), ("gpt-oss-20b", {"a2a"}), ("llama3-8b", {"p2p"})])
+def test_layers_with_windows_are_planned_with_context_parallelism(model: str, kinds: set[str]) -> None:
+    """Their keys and values go around no ring, which is the kind unless another is asked for."""
+    found = plan(model, "h100-sxm", world=8, global_batch_size=8, seq_length=32768, fix="cp=2,pp=1,recompute=full,micro_batch_size=1")
+    assert found.fits and {choice.result.strategy.cp_comm_type for choice in found.best} <= kinds
+    assert {choice.result.strategy.cp for choice in found.best} == {2}

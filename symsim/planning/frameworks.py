@@ -66,6 +66,15 @@ def _scores_kept(model: Architecture, given: Mapping[str, str]) -> bool:
     return given["attention_kernel"] in ("math", "eager")
 
 
+def _windowed(model: Architecture, given: Mapping[str, str]) -> bool:
+    """Keys and values of a window do not go around a ring (`lowering/checks.py`)."""
+    return not model.has_sinks and any(model.layer_kinds[kind].window is not None for kind in model.kind_names())
+
+
+def _sinks(model: Architecture, given: Mapping[str, str]) -> bool:
+    return model.has_sinks
+
+
 _DATA_OVERLAP = Choice(("overlap_grad_reduce", "overlap_param_gather"), ((False, False), (True, True)))
 
 _AS_CUT = ((False, False),)
@@ -94,6 +103,8 @@ FRAMEWORKS: dict[str, Framework] = {
             Choice(("moe_token_dispatcher_type",), (("alltoall",), ("flex",)), _experts),
             Choice(("overlap_moe_expert_parallel_comm",), ((False,), (True,)), _experts),
             Choice(("moe_shared_expert_overlap",), ((False,), (True,)), _shared_experts),
+            Choice(("cp_comm_type",), (("a2a",), ("all_gather",)), _windowed),
+            Choice(("cp_comm_type",), (("a2a",),), _sinks),
         ),
         (
             "cuda_graph_impl=local",
