@@ -34,11 +34,12 @@ ALLOWED: dict[str, str] = {
         frameworks/recompute.py:runs_of lowering/checks_recompute.py:named_operations
         audit/switching.py:read_switches audit/switching.py:left_under planning/command.py:_tokens
         planning/knobs.py:_one_axis grid/exported.py:exported grid/api.py:SweepRows.plot
-        asking/questions.py asking/verbs.py:along asking/verbs.py:_moved_by asking/verbs.py:_range asking/verbs.py:_ends""",
+        asking/questions.py asking/verbs.py:along asking/verbs.py:_moved_by asking/verbs.py:_range asking/verbs.py:_ends
+        asking/verbs.py:_number""",
     "the index of a stage in words": "report/ink.py:worded",
     "an option's value": """
         cost/collectives.py:groups lowering/checks_overlap.py:overlap lowering/lower.py:remembered layers/decoder.py:_normed
-        frameworks/fuse_eager.py:eager_activation""",
+        frameworks/fuse_eager.py:eager_activation audit/own.py:own_claim""",
     "a dotted name that was asked for: time.exposed.tp, assume.causal, params.total": """
         evaluation/numbers.py:_symbol_of grid/question.py grid/reported.py:Reported.quantity grid/symbols.py:Symbols.sort
         grid/symbols.py:Symbols.option grid/sweep.py:_reported program/unrolled.py:_Unroller.outputs page/live.py:_time_label
