@@ -26,11 +26,12 @@ def said(program: str, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize(("suffix", "others"), [("html", "2"), ("md", "1")])
-def test_a_report_is_the_same_made_by_one_process_and_by_several(tmp_path: Path, suffix: str, others: str) -> None:
+@pytest.mark.parametrize(("suffix", "cores", "others"), [("html", 2, "1"), ("html", 3, "2"), ("md", 3, "1")])
+def test_a_report_is_the_same_made_by_one_process_and_by_several(tmp_path: Path, suffix: str, cores: int, others: str) -> None:
     program = """
 import symsim
 apart._alone = {"one": lambda: False, "several": lambda: True}[sys.argv[1]]
+apart._cores = lambda: int(sys.argv[3])
 forks = []
 fork = os.fork
 os.fork = lambda: forks.append(1) or fork()
@@ -38,7 +39,7 @@ symsim.report.write_report(symsim.derive("llama3-8b", "tp=2,pp=2,sp=true", syste
 print(len(forks))
 """
     made = {kind: tmp_path / f"{kind}.{suffix}" for kind in ("one", "several")}
-    assert {kind: said(program, kind, str(file)) for kind, file in made.items()} == {"one": "0", "several": others}
+    assert {kind: said(program, kind, str(file), str(cores)) for kind, file in made.items()} == {"one": "0", "several": others}
     assert made["one"].read_bytes() == made["several"].read_bytes()
     assert b"What other choices would do" in made["several"].read_bytes()
     assert (b"const PAGE" in made["several"].read_bytes()) == (suffix == "html")

@@ -13,14 +13,18 @@ from typing import TypeVar, cast
 
 _DONE = b"\n"  # behind what is whole
 _Made = TypeVar("_Made")
+# other processes that are at work
+_others = 0
 
 
 @contextmanager
 def apart(make: Callable[[], _Made]) -> Iterator[Callable[[], _Made]]:
-    """A function that waits for what is made and returns it. Where there is no second process to be had, or it fails, it is made here, so that its
+    """A function that waits for what is made and returns it. Where there is no core for another process, or it fails, it is made here, so that its
     errors are raised here."""
-    child, reading = _started(make) if _alone() and _cores() > 1 else (0, -1)
+    global _others
+    child, reading = _started(make) if _alone() and _cores() > 1 + _others else (0, -1)
     waited = False
+    _others += bool(child)
 
     def made() -> _Made:
         nonlocal waited
@@ -35,6 +39,7 @@ def apart(make: Callable[[], _Made]) -> Iterator[Callable[[], _Made]]:
         yield made
     finally:
         if child:
+            _others -= 1
             if not waited:
                 os.close(reading)
                 os.kill(child, signal.SIGKILL)
