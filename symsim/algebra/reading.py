@@ -77,8 +77,9 @@ def read(formula: Formula, inline: Collection[str] = (), per: str | None = None,
 def _opened(formula: Formula, inline: Collection[str]) -> Formula:
     if inline:
         return _closed(formula, inline)
-    if formula.can_inline(_by_names(formula)):
-        whole = _closed(formula, ())
+    by_name = _by_names(formula)
+    if formula.can_inline(by_name):
+        whole = formula.inline(by_name)
         if len(latex(whole.result.expr, names_of(whole.definitions))) <= LONGEST:
             return whole
     last = formula.result

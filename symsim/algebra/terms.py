@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from symsim.algebra.expr import Expr, Symbol
 
-# more than anyone reads: a step has hundreds, a run, which is products of them, billions
-MOST_TERMS = 10_000
+# more than anyone reads: a step has up to tens of thousands, a run, which is products of them, billions
+MOST_TERMS = 100_000
 
 
 def most_terms(amount: Expr, terms: Mapping[str, int]) -> int:

@@ -13,7 +13,6 @@ from fractions import Fraction
 from symsim.algebra.expr import ZERO, Call, Expr, Number, Symbol, expr, function, symbol
 from symsim.algebra.formula import Formula
 from symsim.algebra.operators import FUNCTIONS
-from symsim.algebra.terms import MOST_TERMS
 from symsim.algebra.vocabulary import domain
 from symsim.asking.curve import Curve, Node
 from symsim.asking.enclosure import Enclosed, looked_at
@@ -22,6 +21,8 @@ from symsim.asking.signs import Range
 # by which share of the symbol a branch's end is looked for at first, and how finely it is found
 _FIRST, _FINE = 0.1, 1e-7
 _MOST_STEPS = 200
+# of a closed form, which is said where it is a few lines long
+_MOST_TERMS = 10_000
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _resolved(amount: Expr, known: Mapping[str, Expr | None], numbers: Mapping[s
         term = expr(coefficient)
         for atom, power in monomial:
             base = known.get(atom.name, symbol(atom.name)) if isinstance(atom, Symbol) else _decided(atom, known, numbers, smooth)
-            if base is None or len(term.terms) * len(base.terms) > MOST_TERMS:
+            if base is None or len(term.terms) * len(base.terms) > _MOST_TERMS:
                 return None
             term = term * base**power
         total = total + term
