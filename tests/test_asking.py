@@ -195,6 +195,11 @@ def test_a_size_that_cannot_run_is_no_answer() -> None:
         again = symsim.derive(ASKED[0], f"{ASKED[2]},seq_length={x}", system=ASKED[4])
         assert (again.value("memory.peak") <= limit) == fits
     assert moving(_result(), "s").refused(int(found.value) + 1)
+    fitting = _result().largest("s", where="fits")
+    assert fitting.value < found.value
+    for x, fits in ((fitting.value, True), (fitting.beyond, False)):
+        again = symsim.derive(ASKED[0], f"{ASKED[2]},seq_length={x}", system=ASKED[4])
+        assert (again.value("memory.peak") + again.value("memory.reserve") <= again.value("memory.capacity")) == fits
     degrees = _result().smallest("tp=1:32", where="memory.peak <= 20 GiB")
     assert 32 % degrees.value == 0 and "derived by itself" in degrees.how
 

@@ -32,6 +32,7 @@ from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.deciding import DEGREES, SIZES
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
+from symsim.lowering.checks import RULES
 from symsim.pipeline.schedules import SCHEDULES, Schedule
 from symsim.program.base import read_base
 
@@ -321,6 +322,12 @@ def test_axes_and_conditions_of_the_page() -> None:
     for option, text in expressions:
         (parse_condition if option == "--where" else parse_quantity)(text)
     assert len(expressions) == 4
+
+
+def test_the_page_of_plans_names_every_rule() -> None:
+    names = [row[0].strip("`") for row in _rows(_page("docs/plan.md"), "## What refuses")]
+    others = {"derived dp", "expert_load", "system"}
+    assert others <= set(names) and [n for n in names if n not in others] == [rule.__name__.strip("_") for rule in RULES]
 
 
 def test_the_page_says_which_names_are_sizes_and_degrees() -> None:

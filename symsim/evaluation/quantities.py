@@ -77,8 +77,6 @@ QUANTITIES: dict[str, Entry] = {
     "run.checkpoint_interval": Entry("interval_run", "s", "number", "training between two checkpoints", timed=True, of_run=True),
     "run.checkpoints": Entry("saves_run", "1", "number", "checkpoints of the run", timed=True, of_run=True),
 }
-# what --fits asks: the peak, and beside it what else a rank needs
-FITS = "memory.peak + memory.reserve <= memory.capacity"
 TIMED_COLUMNS = ("world", "time.step", "tokens_per_second", "mfu", "time.compute", "time.bubble", "time.exposed", "time.optimizer", "memory.peak")
 COLUMNS = ("world", "memory.peak", "memory.weights", "memory.gradients", "memory.optimizer", "memory.activations", "params.per_rank", "flops.forward")
 EXPOSED = "time.exposed."

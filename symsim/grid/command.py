@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from symsim.api.given import as_given
 from symsim.errors import InputError, nearest, sentence
-from symsim.evaluation.quantities import FITS
 from symsim.exporters.registry import TARGETS
 from symsim.grid.answer import Answer, Engine, Progress, answer
 from symsim.grid.axes import Axis, DerivedAxis, parse_axes
+from symsim.grid.conditions import FITS
 from symsim.grid.exported import exported
 from symsim.grid.names import RANKS, field_of
 from symsim.grid.processes import cores

@@ -5,7 +5,7 @@
     a < b | a <= b | a > b | a >= b | a == b | a != b | a < b <= c | a and b | a or b | not a | (a)
 
 A unit is one of a system's files (80 GiB, 900 GB/s, 4 s): it makes a number of bytes, bytes a second, seconds, as quantities have them.
-`50 %` is 0.5 where nothing to divide by follows.
+`50 %` is 0.5 where nothing to divide by follows. `fits` is the condition that `--fits` asks for.
 Text is read as in `symsim.algebra.grammar`: Python's parser makes the tree, whitelisted nodes alone become a `Node`, and
 sizes are bounded. A number, a truth and a text never stand for one another; what a name holds shows when it is evaluated.
 """
@@ -17,7 +17,7 @@ import functools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Union
 
@@ -37,6 +37,8 @@ _PERCENT = re.compile(rf"(?<![\w.])(?=({_NUMBER.pattern}))\1\s*%(?=\s*(?:$|[),<>
 _WORDS = frozenset("and or not in is if else".split())
 _ASSIGNED = re.compile(r":=|(?<![<>=!])=(?!=)")
 
+# the peak, and beside it what else a rank needs
+FITS = "memory.peak + memory.reserve <= memory.capacity"
 _A_NUMBER, _A_TRUTH, _A_TEXT = "a number", "true or false", "text"
 # functions of one number, or of several
 _FUNCTIONS = {name: row for name, row in OPERATORS.items() if row.primitive and not row.sign and row.operands in (1, None)}
@@ -54,12 +56,20 @@ class Node:
 
 
 def parse_condition(text: str, where: str = "") -> Node:
-    """What is true or false of a point; a name alone becomes `name == true`, so that evaluating it cannot give a number.
+    """What is true or false of a point; `fits` becomes what it stands for, another name alone `name == true`, so that evaluating it cannot give a
+    number.
 
     InputError quotes the part that does not read and its column.
     """
-    found = _read(text, where, _A_TRUTH)
+    found = _spelt_out(_read(text, where, _A_TRUTH))
     return Node("eq", (found, Node("bool", value=True))) if found.kind == "name" else found
+
+
+def _spelt_out(node: Node) -> Node:
+    """The same with what `fits` stands for, where it is said by itself, and not of a number."""
+    if node == Node("name", value="fits"):
+        return _read(FITS, "", _A_TRUTH)
+    return replace(node, arguments=tuple(map(_spelt_out, node.arguments))) if node.kind in ("and", "or", "not") else node
 
 
 def parse_quantity(text: str, where: str = "") -> Node:

@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args, get_origin
 from symsim.algebra.operators import OPERATORS
 from symsim.algebra.typeset import entry
 from symsim.errors import InputError, nearest, printable
-from symsim.evaluation.quantities import EXPOSED, FITS, QUANTITIES, default_columns, refuse_unknown
-from symsim.grid.conditions import Node, evaluate, names, parse_condition, parse_quantity, show
+from symsim.evaluation.quantities import EXPOSED, QUANTITIES, default_columns, refuse_unknown
+from symsim.grid.conditions import FITS, Node, evaluate, names, parse_condition, parse_quantity, show
 from symsim.grid.names import MACHINE, RANKS, field_of
 from symsim.grid.reported import Reported
 from symsim.grid.symbols import Symbols
