@@ -51,22 +51,28 @@ def answer(
     columns = sweep.columns()
     kept = columns if not sweep.question.objectives else list(_FRONT if sweep.question.pareto else _BEST)
     if output is None:
-        return _found(sweep, columns, _run(sweep, engine, None, progress))
+        return _answer(sweep, engine, columns, None, progress)
     with open_store(output, sweep.key, kept, len(sweep.parts), resume) as store:
-        merged = _run(sweep, engine, store, progress)
+        found = _answer(sweep, engine, columns, store, progress)
         progress("writing", 0, 1)
-        if merged is None:
+        if found.rows is None:
             store.finish(metadata=metadata, columns=columns)
-            return Answer(columns, None, -1)
-        found = _found(sweep, columns, merged)
-        assert found.rows is not None
-        store.finish([found.rows], metadata, found.columns)
+        else:
+            store.finish([found.rows], metadata, found.columns)
         return found
 
 
-def _found(sweep: Sweep, columns: list[Column], merged: Best | Front | None) -> Answer:
+def _answer(sweep: Sweep, engine: Engine, columns: list[Column], store: BlockStore | None, progress: Progress) -> Answer:
+    """The rows of the points found; without them where a store keeps all as they are."""
+    if sweep.found is not None:
+        count, rows = sweep.best_rows()
+        return Answer(columns, rows, count)
+    merged = _run(sweep, engine, store, progress)
+    return Answer(columns, None, -1) if merged is None else _found(sweep, columns, merged)
+
+
+def _found(sweep: Sweep, columns: list[Column], merged: Best | Front) -> Answer:
     """The rows of the points found; an objective that is an expression is a column of its own."""
-    assert merged is not None
     rows = sweep.rows_at(merged.places)
     question = sweep.question
     found = [merged.values] if isinstance(merged, Best) else [merged.one, merged.two]

@@ -233,7 +233,7 @@ def make_sweep(base: Base, axes: Sequence[str], options: Options, *, everything:
         raise InputError(
             f"the axes make {space.points:,} points, too many rows for a file (at most {_MOST_ROWS:,}): give --top or --pareto, or fewer values"
         )
-    return Sweep(space, question, options.search, options.backend, workers=options.engine.workers)
+    return Sweep(space, question, options.search, options.backend, workers=options.engine.workers, alone=options.engine.name == "local")
 
 
 def _with_ranks(base: Base, free: Sequence[Axis], derived: Sequence[DerivedAxis]) -> tuple[Axis, ...]:
@@ -294,7 +294,7 @@ def _metadata(base: Base, axes: Sequence[str], options: Options) -> dict[str, st
 
 def _summary(made: Sweep, found: Answer, options: Options, seconds: float, *, as_json: bool = False) -> None:
     points, running = made.space.points, made.running
-    derivations = len(made.variants)
+    derivations = made.derivations
     _say(f"{points:,} configurations, {running:,} can run, {derivations} derivation{'s' if derivations > 1 else ''}, {seconds:.1f} s")
     refused = made.refused()
     if as_json and refused:

@@ -107,6 +107,11 @@ class Memories:
         return self._known[key]
 
 
+    def know(self, asked: "Asked", result: Evaluation) -> None:
+        """What was derived by itself."""
+        self.found[_key(asked, self)] = list(result.derivation.definitions.values()), list(result.lowered.checkpointed)
+
+
 @dataclass(frozen=True)
 class Asked:
     """A derivation that is asked for, as `evaluated` is."""
@@ -122,6 +127,11 @@ class Asked:
         return trained(self.model, self.strategy.mtp_num_layers, self.strategy.task_type)
 
 
+def _key(asked: "Asked", memories: Memories) -> str:
+    spelt = memories.spelt(asked.trained, asked.assumptions, asked.system)
+    return repr((spelt, shape(asked.strategy, asked.trained), *run_shape(asked.overrides)))
+
+
 def evaluations(
     asked: Sequence[Asked], memories: Memories, progress: Callable[[int], None] = lambda done: None, workers: int = 1
 ) -> list[Evaluation]:
@@ -129,7 +139,7 @@ def evaluations(
 
     workers: how many processes may derive; each knows what passes made in its own share alone.
     """
-    keys = [repr((memories.spelt(a.trained, a.assumptions, a.system), shape(a.strategy, a.trained), *run_shape(a.overrides))) for a in asked]
+    keys = [_key(one, memories) for one in asked]
     known = memories.found
     missing = [at for at, key in enumerate(keys) if key not in known]
     entry = cache.key_of(_FORMAT, *(keys[at] for at in missing))

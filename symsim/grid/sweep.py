@@ -15,7 +15,8 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from symsim.grid.rows import Column
 from symsim.grid.space import Space
 from symsim.grid.stored import Memories
 from symsim.grid.symbols import Symbols
-from symsim.grid.variant import Variant, neighbours, variants, with_formulas
+from symsim.grid.variant import Points, Variant, neighbours, variants, with_formulas
 from symsim.grid.work import Best, Front, Rows, Work
 from symsim.inputs.strategy import Strategy
 from symsim.program.bounds import best_points
@@ -40,6 +41,9 @@ from symsim.program.c_kernel import compiler
 from symsim.program.cache import key_of, source_hash
 from symsim.program.program import SHARED_SMALL, SMALL, Program
 from symsim.program.value import Value
+
+if TYPE_CHECKING:
+    from symsim.planning.swept import Best as BestOfOptions
 
 # points of a task: enough to be worth handing over, few enough that a stop loses little
 TASK_POINTS = 1 << 24
@@ -50,6 +54,8 @@ BOUNDS_FROM = 200_000_000
 BOUNDS_FROM_COMPILED = 4_000_000_000
 # of so many variants lowering is worth a process
 _FORK_VARIANTS = 64
+# so many combinations of options, whose derivations are several times as many, are worth a search over them
+_SEARCHED_FAMILIES = 24
 # the largest float below 2^63
 _MOST = 2.0**63 - 1024
 
@@ -72,8 +78,8 @@ class Task:
 @dataclass
 class Sweep:
     """A space and a question, made ready. search: 'auto', 'scan' or 'bounds'; backend: 'auto', 'numpy' or 'c'. workers: how many
-    processes may derive. excluded: of parts that this process
-    searched by bounds, how many points were not looked at, and what none of them is below."""
+    processes may derive. alone: whether this process, and those that it forks, do all of it. excluded: of parts that this process
+    searched by bounds, how many points were not looked at, and what none of them is below. found: what a search over options found."""
 
     space: Space
     question: Question
@@ -81,10 +87,12 @@ class Sweep:
     backend: str = "auto"
     threads: int = 1
     workers: int = 1
+    alone: bool = False
     variants: list[Variant] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     parts: list[Task] = field(default_factory=list)
     excluded: dict[int, tuple[int, float]] = field(default_factory=dict)
+    found: BestOfOptions | None = None
     _families: list[Family] = field(default_factory=list)
     _impossible: list[tuple[Family, InputError]] = field(default_factory=list)
     _works: dict[int, Work] = field(default_factory=dict)
@@ -92,30 +100,56 @@ class Sweep:
     _memories: Memories = field(default_factory=Memories)
 
     def prepare(self, progress: Progress = _silent) -> None:
-        """Find the variants, derive their formulas, and cut the grid into parts. InputError where nothing can run."""
+        """Find the variants, derive their formulas, and cut the grid into parts; of a search over options, which is done here, no more than it finds.
+        InputError where nothing can run."""
         with no_collection():
-            undone = []
             self._families, self._impossible = [], []
             for family in families(self.space):
                 try:
-                    undone += list(variants(family))
+                    assert family.allowed is not None
                     self._families.append(family)
                 except InputError as error:
                     # sizes of a model that do not go together are points that cannot run
                     self._impossible.append((family, error))
-            if not undone:
+            if not self.running:
                 raise self._impossible[0][1] if self._impossible else _nothing_runs(self.space)
-            order = neighbours(undone)
-            made = with_formulas([undone[k] for k in order], self._memories, lambda done: progress("deriving", done, len(undone)), self.workers)
-            self.variants = [made[place] for place in sorted(range(len(order)), key=order.__getitem__)]
-            check_names(self.question, [Symbols(v) for v in self.variants])
-            self.groups = list(grouped(self.variants))
+            self.found = self._searched(progress)
+            if self.found is None:
+                self._derive(progress)
         self.parts = [task for index in range(len(self.groups)) for task in self._tasks(index)]
 
+    def _derive(self, progress: Progress) -> None:
+        """The formulas of all variants, in groups."""
+        undone = [one for family in self._families for one in variants(family)]
+        order = neighbours(undone)
+        made = with_formulas([undone[k] for k in order], self._memories, lambda done: progress("deriving", done, len(undone)), self.workers)
+        self.variants = [made[place] for place in sorted(range(len(order)), key=order.__getitem__)]
+        check_names(self.question, [Symbols(v) for v in self.variants])
+        self.groups = list(grouped(self.variants))
+
+    def _searched(self, progress: Progress) -> BestOfOptions | None:
+        """The best points by a search over options, where that is sooner done than all variants are derived."""
+        if not self.alone or self.search != "auto" or self._impossible or len(self._families) < _SEARCHED_FAMILIES:
+            return None
+        # most sweeps have few options
+        from symsim.planning.swept import best_points, searchable
+
+        if not searchable(self.space, self.question):
+            return None
+        # names that there are under all strategies
+        first = next(one for family in self._families for one in variants(family))
+        check_names(self.question, [Symbols(v) for v in with_formulas([first], self._memories)])
+        return best_points(self.space, self.question, self._memories, progress)
+
     @property
+    def derivations(self) -> int:
+        """Of how many variants formulas were derived."""
+        return len(self.variants) if self.found is None else self.found.derivations
+
+    @cached_property
     def running(self) -> int:
         """Points that can run."""
-        return sum(v.running_points for v in self.variants)
+        return sum(Points(family.chosen, family.masks).running_points for family in self._families)
 
     def refused(self) -> list[Refused]:
         """Why the others cannot, rule by rule."""
@@ -237,6 +271,14 @@ class Sweep:
         numbers = np.empty(0, dtype=np.int64)
         return {"value": none, "number": numbers} if isinstance(sink, Best) else {"one": none, "two": none, "number": numbers}
 
+    def best_rows(self) -> tuple[int, dict[str, Array]]:
+        """The best points that a search over options found, of equal ones the first by number: how many, and their rows."""
+        assert self.found is not None
+        rows = self.rows_at(self.found.numbers)
+        values = rows[self.question.by[0]]
+        order = np.lexsort((self.found.numbers, -values if self.question.largest[0] else values))[: self.question.top]
+        return len(order), {name: own[order] for name, own in rows.items()}
+
     # columns -----------------------------------------------------------------------------------------------------------
 
     def columns(self) -> list[Column]:
@@ -276,7 +318,7 @@ class Sweep:
 
     def _derived_values(self, key: str, positions: Sequence[Array]) -> Array:
         found: Array | None = None
-        for family in {id(v.family): v.family for v in self.variants}.values():
+        for family in self._families:
             value = np.asarray(family.fields[key])
             here = np.ones(len(positions[0]), dtype=bool)
             for axis, own in enumerate(family.chosen):

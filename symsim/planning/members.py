@@ -1,14 +1,17 @@
 """Where strategies of a set can run: the rules of a strategy over a grid of sizes, where some options are still free.
 
-A rule that refuses a strategy before it reads a free option refuses all members of the set.
+A rule that refuses a strategy before it reads a free option refuses all members of the set, and so does one that refuses it under all rows of the
+free options that it reads.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
+from itertools import product
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,10 +19,16 @@ from symsim.errors import InputError
 from symsim.grid.family import DERIVED, Array, Family, Rule, families
 from symsim.grid.names import SPLITS
 from symsim.grid.space import Space
+from symsim.grid.tabulate import tabulate
 from symsim.grid.variant import Undone, field_at, flags_of, strategy_at
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.deciding import DEGREES, SIZES
 from symsim.lowering.checks import whole_batches
+from symsim.planning.least import OF_TRAINED
+from symsim.planning.ways import Rows
+
+# of more combinations of rows a rule is not asked
+_MOST_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -56,10 +65,11 @@ class Ruled:
 class Members(Family):
     """A family of a space whose options are one member's; `allowed` is where some member may run, `here` where this one does."""
 
-    def __init__(self, space: Space, chosen: Sequence[Array], free: frozenset[str], known: Ruled):
-        """known: what rules said at other options, which holds here too where the options are the same that they read."""
+    def __init__(self, space: Space, chosen: Sequence[Array], free: frozenset[str], rows: Sequence[Rows], known: Ruled):
+        """free: options, and answers that follow from them; rows: of the choices that they are of. known: what rules said at other options, which holds
+        here too where the options are the same that they read."""
         super().__init__(space, chosen)
-        self._free, self._known_rules = free, known
+        self._free, self._rows, self._known_rules = free, rows, known
         # rules that somewhere read free options
         self._open: dict[str, Rule] = {}
         self.deciding = frozenset[str]()
@@ -89,7 +99,33 @@ class Members(Family):
                 heard.update(getattr(strategy, "read", ()))
 
         mask = super().mask(name, refuses)
+        if not self._free.isdisjoint(heard):
+            mask = mask & self._somewhere(rule, heard)
         return _Ruled({n: self.fields.get(n) for n in heard}, self._free & heard, mask)
+
+    def _somewhere(self, rule: Rule, heard: set[str]) -> Any:
+        """Where a rule lets points run under some rows of the free options that it reads. heard: takes up what it reads."""
+
+        def passed(strategy: Any) -> bool:
+            try:
+                rule(self.architecture, strategy)
+            except InputError:
+                return False
+            return True
+
+        found: Any = None
+        tried = 0
+        while True:
+            asked = [rows for rows in self._rows if not heard.isdisjoint(rows.names)]
+            every = math.prod(len(rows.rows) for rows in asked)
+            if every > _MOST_ROWS or not all(OF_TRAINED.isdisjoint(rows.names) and None not in rows.rows for rows in asked):
+                return True
+            if len(asked) == tried:
+                return found
+            tried, found = len(asked), np.array(False)
+            for chosen in product(*(cast("Sequence[Mapping[str, Any]]", rows.rows) for rows in asked)):
+                values = {name: value for row in chosen for name, value in row.items()}
+                found = found | np.asarray(tabulate(passed, {**self._known, **values}, heard), dtype=bool)
 
     @cached_property
     def here(self) -> list[Array]:
@@ -208,13 +244,13 @@ class Parts:
         return said if family is None else family.why(name, number)
 
 
-def members_of(space: Space, free: frozenset[str], known: Ruled) -> list[Members]:
-    """The families of a space of one member's options, of which some are free."""
+def members_of(space: Space, free: frozenset[str], rows: Sequence[Rows], known: Ruled) -> list[Members]:
+    """The families of a space of one member's options, of which some are free: those of `rows`, and answers that follow from them."""
     apart = list(families(space))
     if len(apart) == 1:
-        return [Members(space, apart[0].chosen, free, known)]
+        return [Members(space, apart[0].chosen, free, rows, known)]
     own = (known.apart.setdefault(tuple(chosen.tobytes() for chosen in one.chosen), Ruled()) for one in apart)
-    return [Members(space, one.chosen, free, its) for one, its in zip(apart, own)]
+    return [Members(space, one.chosen, free, rows, its) for one, its in zip(apart, own)]
 
 
 def parted(apart: Sequence[Members], points: Array) -> Parts:

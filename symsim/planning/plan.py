@@ -360,7 +360,7 @@ def _searched(asked: Asked, share: float | None, objective: str, top: int, progr
         found = search.run(progress)
     if not search.account.evaluated and not search.account.larger:
         raise InputError(f"nothing in the space can run: {_reason(search)}")
-    return search, [{**options, **_sizes_at(search.space, one.point), **one.options, "world": asked.world} for one in found]
+    return search, [{**options, **_sizes_at(search.space, one.point), **search.options(one.rows), "world": asked.world} for one in found]
 
 
 def _known(asked: Asked, search: Search, rows: Sequence[Mapping[str, Any]]) -> list[Evaluation]:

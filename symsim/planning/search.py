@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from symsim.algebra.expr import ONE, Expr
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.axes import Axis, DerivedAxis
@@ -29,8 +30,10 @@ from symsim.grid.stored import Asked as Derivable
 from symsim.grid.stored import Memories, shape
 from symsim.grid.variant import Variant, neighbours
 from symsim.inputs.traced import order_of
-from symsim.planning.account import Account, Found, Known
+from symsim.planning.account import Account
 from symsim.planning.beside import Pair
+from symsim.planning.found import ROUNDING, Found, OfKinds, OfPoints, Rows
+from symsim.planning.found import Told as Taken
 from symsim.planning.frameworks import Choice
 from symsim.planning.least import OF_TRAINED, AllPasses, Least, Tables, Trees, empty
 from symsim.planning.members import Members, Part, Parts, Ruled, members_of, parted
@@ -39,8 +42,6 @@ from symsim.program.base import Base
 from symsim.program.points import Points
 from symsim.program.program import SHARED_SMALL, Program
 
-# bounds and values are sums of the same terms in other orders; closer than this they count as equal
-_ROUNDING = 1e-9
 # grids under one member's options that are kept
 _MOST_PARTED = 1 << 12
 # a program with more values is begun anew: what parts share is of few cells
@@ -54,7 +55,6 @@ _POINTS_A_CELL = 20_000
 
 Progress = Callable[[str, float, float], None]
 Make = Callable[[Mapping[str, Any]], Base]
-Rows = tuple[int | None, ...]
 # of choices that are not made, rows other than the first, by the choice's number
 Others = tuple[tuple[int, int], ...]
 
@@ -70,38 +70,48 @@ class Cell:
     looked: bool = False
 
 
-# what a search tells another: what became of configurations, and what was found, by kind of options and of points
-Told = tuple[Account | None, Sequence[tuple[tuple[str, ...], int, Found]]]
+# what a search tells another: what became of configurations, and what was found
+Told = tuple[Account | None, Sequence[Taken]]
 
 
 @dataclass(frozen=True)
 class Goal:
     """objective: time.step or memory.peak, least first. share: of the memory that may be filled; None where what does not fit counts too. kinds: the
-    names that tell kinds apart; top: of so many kinds the best is wanted."""
+    names that tell kinds apart; None where every configuration counts. top: of so many kinds (or configurations) the best is wanted. times: what the
+    objective is multiplied by, of sizes alone. reserve: whether what is kept free beside the peak has to fit too."""
 
     objective: str
     share: float | None
-    kinds: Sequence[str]
+    kinds: Sequence[str] | None
     top: int
+    times: Expr = ONE
+    reserve: bool = True
 
 
 class Search:
     """The search of one space. axes, derived: the grid of sizes. choices: the options, each with its rows. make: the base of all points, given
-    options. memories: what its passes made."""
+    options. memories: what its passes made, and others before."""
 
-    def __init__(self, axes: Sequence[Axis], derived_axes: Sequence[DerivedAxis], choices: Sequence[Choice], make: Make, goal: Goal):
+    def __init__(
+        self,
+        axes: Sequence[Axis],
+        derived_axes: Sequence[DerivedAxis],
+        choices: Sequence[Choice],
+        make: Make,
+        goal: Goal,
+        memories: Memories | None = None,
+    ):
         self.axes, self.derived_axes, self.choices, self.make, self.goal = tuple(axes), tuple(derived_axes), tuple(choices), make, goal
         self.whole: Rows = tuple(None if len(choice.rows) > 1 else 0 for choice in self.choices)
-        self.space = Space(make(self._options(self.whole)), self.axes, self.derived_axes, option="--allow")
+        self.space = Space(make(self.options(self.whole)), self.axes, self.derived_axes, option="--allow")
         self.account = Account()
-        self.known = Known()
         # of two searches this one, where it is the second; what it found since it told the other
         self._pair: Pair | None = None
         self._is_second = False
-        self._new: list[tuple[tuple[str, ...], int, Found]] = []
+        self._new: list[Taken] = []
         self._waiting: list[tuple[float, int, int, Cell]] = []
         self._order = count()
-        self.memories = Memories()
+        self.memories = Memories() if memories is None else memories
         self._rows = [rows_of(choice) for choice in self.choices]
         self._trees: dict[str, Trees] = {}
         self._passes = AllPasses()
@@ -109,7 +119,7 @@ class Search:
         self._program = Program(self.space.sizes, small=SHARED_SMALL)
         self._ruled = Ruled()
         self._members_of: dict[tuple[Rows, Others], list[Members]] = {}
-        self._codes, self._sized = self._kinds()
+        self.known = OfPoints(goal.top) if goal.kinds is None else OfKinds(self._codes(goal.kinds), goal.top)
         given = {field_of(name) for name in self.space.columns} | {field_of(d.name) for d in self.derived_axes}
         self._answers = answers_that_vary(make({}).strategy, self._rows, frozenset(given))
 
@@ -118,7 +128,7 @@ class Search:
         return self.space.points * self._members(self.whole)
 
     def run(self, progress: Progress) -> list[Found]:
-        """The best of each of the best kinds, the best first."""
+        """The best of each of the best kinds, or of all, the best first."""
         total = float(self.configurations)
         self._wait([Cell(self.whole, np.arange(self.space.points), np.zeros(self.space.points))])
         try:
@@ -131,7 +141,7 @@ class Search:
         finally:
             if self._pair is not None:
                 self._pair.end()
-        return sorted(self.known.best.values(), key=lambda f: (f.value, f.point))[: self.goal.top]
+        return list(self.known.best)
 
     def _wait(self, cells: Sequence[Cell]) -> None:
         for cell in cells:
@@ -165,8 +175,7 @@ class Search:
         account, new = told
         if account is not None:
             self.account.add(account)
-        for kind, code, found in new:
-            self.known.add(kind, code, found, self._sized, self.goal.top)
+        self.known.hear(new)
 
     # cells -------------------------------------------------------------------------------------------------------------
 
@@ -176,17 +185,11 @@ class Search:
 
     def _ruled_out(self, cell: Cell) -> Cell:
         """Without the points that cannot be better than what was found."""
-        worse = cell.low >= self._most(cell) * (1 - _ROUNDING)
+        worse = self.known.worse(self._kind_of_options(cell.rows), cell.points, cell.low)
         if worse.any():
             self.account.slower += int(worse.sum()) * self._members(cell.rows)
             self.account.bound = min(self.account.bound, float(cell.low[worse].min()))
         return _of(cell, ~worse)
-
-    def _most(self, cell: Cell) -> Any:
-        """What a configuration has to be below at each point of a cell."""
-        own = self._kind_of_options(cell.rows)
-        reached, enough = self.known.reached.get(own) if own is not None else None, self.known.enough
-        return enough if reached is None else np.minimum(enough, reached[self._codes[cell.points]])
 
     def _looked(self, cell: Cell) -> list[Cell]:
         """Evaluate the points of a cell, or bound them; what is left."""
@@ -299,16 +302,16 @@ class Search:
         if not cell.looked:
             cell, most = self._fitting(cell, least, least.memory_that_stays())
             if len(cell.points):
-                cell = self._slower(cell, least, least.time_of_kernels() if timed else most)
+                cell = self._slower(cell, least, least.time_of_kernels() if timed else most, tables)
             return [replace(cell, looked=True)], cell
         at = self._free_kind(cell.rows)
         if at is not None:
             return self._split(cell, at), cell
         if timed:
-            cell = self._slower(cell, least, least.time())
+            cell = self._slower(cell, least, least.time(), tables)
         if len(cell.points):
             cell, most = self._fitting(cell, least, least.memory())
-            cell = cell if timed else self._slower(cell, least, most)
+            cell = cell if timed else self._slower(cell, least, most, tables)
         at = next(iter(least.asked), None)
         if at is None or not len(cell.points):
             return [], cell
@@ -326,22 +329,27 @@ class Search:
         if values is None:
             return cell
         asked = replace(asked, strategy=asked.strategy.model_copy(update=values))
-        bounds = self._least(trees, tables, asked, cell).time()
-        return replace(cell, low=np.maximum(cell.low, bounds * (1 - _ROUNDING)), looked=True)
+        bounds = self._least(trees, tables, asked, cell).time() * self._times(tables, cell)
+        return replace(cell, low=np.maximum(cell.low, bounds * (1 - ROUNDING)), looked=True)
+
+    def _times(self, tables: Tables, cell: Cell) -> Any:
+        """What a least time, or a least peak, is multiplied by."""
+        return 1 if self.goal.times == ONE else tables.of_sizes(self.goal.times)[tables.at(cell.points)]
 
     def _fitting(self, cell: Cell, least: Least, memory: tuple[Array, Array]) -> tuple[Cell, Array]:
         """Without the points that cannot fit; and their least peak."""
         most, needed = memory
+        needed = needed if self.goal.reserve else most
         if self.goal.share is None:
             return cell, most
-        larger = needed * (1 - _ROUNDING) > least.capacity * self.goal.share
+        larger = needed * (1 - ROUNDING) > least.capacity * self.goal.share
         self.account.larger += int(larger.sum()) * self._members(cell.rows)
         least.only(~larger)
         return _of(cell, ~larger), most[~larger]
 
-    def _slower(self, cell: Cell, least: Least, bounds: Array) -> Cell:
+    def _slower(self, cell: Cell, least: Least, bounds: Array, tables: Tables) -> Cell:
         """Without the points that cannot be better than what was found."""
-        cell = replace(cell, low=np.maximum(cell.low, bounds * (1 - _ROUNDING)))
+        cell = replace(cell, low=np.maximum(cell.low, bounds * self._times(tables, cell) * (1 - ROUNDING)))
         left = self._ruled_out(cell)
         least.only(np.isin(cell.points, left.points, assume_unique=True))
         return left
@@ -357,6 +365,7 @@ class Search:
             return at
         memory, model = self.memories.of(asked.trained, asked.assumptions, asked.system)
         result = evaluated(model, asked.strategy, asked.assumptions, asked.overrides, asked.system, memory=memory)
+        self.memories.know(asked, result)
         self.account.derivations += 1
         heard = dict(order_of(memory.done)[0]) | dict.fromkeys(self._trees_of(asked).first)
         if asked.strategy.padding_free or asked.strategy.placement is not None:
@@ -367,21 +376,16 @@ class Search:
                 return at
         reported = Reported(self._variant(part, result), self._program)
         wanted = [reported.quantity(name) for name in (self.goal.objective, "memory.peak", "memory.reserve", "memory.capacity")]
-        values, peak, reserve, capacity = Points(cell.points, self.space.sizes).values(wanted)
+        values, peak, reserve, capacity, times = Points(cell.points, self.space.sizes).values([*wanted, reported.base.lower(self.goal.times)])
         self.account.evaluated += len(cell.points) * self._members(cell.rows)
+        values = values * times
         good = values == values
         if self.goal.share is not None:
-            good &= peak + reserve <= capacity * self.goal.share
+            good &= peak + (reserve if self.goal.reserve else 0) <= capacity * self.goal.share
         values, numbers = values[good], cell.points[good]
         own = self._kind_of_options(cell.rows)
         assert own is not None
-        codes = self._codes[numbers]
-        order = np.lexsort((numbers, values, codes))
-        _, first = np.unique(codes[order], return_index=True)
-        for k in order[first]:
-            found = own, int(codes[k]), Found(float(values[k]), int(numbers[k]), self._options(cell.rows))
-            self._new.append(found)
-            self.known.add(*found, self._sized, self.goal.top)
+        self._new += self.known.take(own, numbers, values, cell.rows, self._members(cell.rows))
         return None
 
     def _free_choice(self, name: str, rows: Rows) -> int | None:
@@ -391,12 +395,13 @@ class Search:
 
     def _free_kind(self, rows: Rows) -> int | None:
         """The number of a choice not made that tells kinds apart."""
-        return next((at for name in self.goal.kinds if (at := self._free_choice(name, rows)) is not None), None)
+        return next((at for name in self.goal.kinds or () if (at := self._free_choice(name, rows)) is not None), None)
 
     def _parts(self, rows: Rows, points: Array, others: Others = ()) -> Parts:
         found = self._members_of.pop((rows, others), None)
         if found is None:
-            found = members_of(self._space(rows, others), self._free(rows), self._ruled)
+            left = [own for own, row in zip(self._rows, rows) if row is None]
+            found = members_of(self._space(rows, others), self._free(rows), left, self._ruled)
             if len(self._members_of) >= _MOST_PARTED:
                 self._members_of.pop(next(iter(self._members_of)))
         self._members_of[rows, others] = found
@@ -404,7 +409,7 @@ class Search:
 
     # options -----------------------------------------------------------------------------------------------------------
 
-    def _options(self, rows: Rows, others: Others = ()) -> dict[str, Any]:
+    def options(self, rows: Rows, others: Others = ()) -> dict[str, Any]:
         """Those chosen, and of the others the first row, but for some."""
         at = [row or 0 for row in rows]
         for choice, row in others:
@@ -420,7 +425,7 @@ class Search:
         return math.prod(len(choice.rows) for choice, row in zip(self.choices, rows) if row is None)
 
     def _space(self, rows: Rows, others: Others = ()) -> Space:
-        return self.space.of(self.make(self._options(rows, others)))
+        return self.space.of(self.make(self.options(rows, others)))
 
     @property
     def _of_stages(self) -> frozenset[str]:
@@ -429,23 +434,23 @@ class Search:
 
     def _kind_of_options(self, rows: Rows) -> tuple[str, ...] | None:
         """What of the options tells kinds apart; None where some of it is still free."""
-        if any(name in self._free(rows) for name in self.goal.kinds):
+        kinds = self.goal.kinds or ()
+        if any(name in self._free(rows) for name in kinds):
             return None
-        chosen = self._options(rows)
-        return tuple(str(chosen[name]) for name in self.goal.kinds if name in chosen)
+        chosen = self.options(rows)
+        return tuple(str(chosen[name]) for name in kinds if name in chosen)
 
-    def _kinds(self) -> tuple[Array, int]:
-        """Of every point of the grid of sizes a number of its kind, and how many there are."""
-        codes, several = np.zeros(self.space.sizes, dtype=np.int64), 1
-        for name in self.goal.kinds:
+    def _codes(self, kinds: Sequence[str]) -> Array:
+        """Of every point of the grid of sizes a number of its kind."""
+        codes = np.zeros(self.space.sizes, dtype=np.int64)
+        for name in kinds:
             column = self.space.columns.get(name)
             if column is not None:
                 which = {v: k for k, v in enumerate(dict.fromkeys(map(str, column.values)))}
                 shape = [1] * len(self.space.sizes)
                 shape[column.axis] = len(column.values)
                 codes = codes * len(which) + np.array([which[str(v)] for v in column.values]).reshape(shape)
-                several *= len(which)
-        return codes.reshape(-1), several
+        return codes.reshape(-1)
 
 
 def _work_of(points: Any) -> Any:

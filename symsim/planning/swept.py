@@ -1,0 +1,125 @@
+"""The best points of a sweep of many options, by the search of plans (`search.py`): there options add to the work, where a scan derives formulas for each
+of their combinations.
+
+A sweep qualifies where all that varies is of the strategy, what is wanted is a step times numbers of sizes, and its conditions are of memory alone. What is
+found are the points that a scan finds, and those that equal the last of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from symsim.algebra.expr import ONE, symbol
+from symsim.grid.conditions import FITS, names, parse_condition
+from symsim.grid.family import Array
+from symsim.grid.names import is_number
+from symsim.grid.question import Question
+from symsim.grid.space import Space
+from symsim.grid.stored import Memories
+from symsim.planning.found import Found
+from symsim.planning.frameworks import Choice
+from symsim.planning.search import Goal, Search
+from symsim.program.base import Base
+
+# a scan has several derivations for every combination of options; a cell takes a search about as long
+_MOST_CELLS = 4
+# of so many points for each that is wanted most are not looked at
+_FEWEST_POINTS = 20
+_TOKENS = symbol("m") * symbol("dp") * symbol("b") * symbol("s")
+# what a step is multiplied by, so that the least is best
+_TIMES = {
+    "time.step": ONE,
+    "tokens_per_second": 1 / _TOKENS,
+    "cost_per_trillion_tokens": symbol("world") / _TOKENS,
+    "energy_per_trillion_tokens": symbol("world") / _TOKENS,
+}
+# conditions, and whether what is kept free beside the peak has to fit too
+_OF_MEMORY = {parse_condition("memory.peak <= memory.capacity"): False, parse_condition(FITS): True}
+
+
+@dataclass(frozen=True)
+class Best:
+    """numbers: of points in the whole grid, rising. evaluated: how many points were, in cells of which `derivations` had formulas derived; no other is
+    better, by bounds of the step or of memory."""
+
+    numbers: Array
+    evaluated: int
+    derivations: int
+
+
+def searchable(space: Space, question: Question) -> bool:
+    """Whether a sweep qualifies."""
+    if question.top is None or space.points < _FEWEST_POINTS * question.top:
+        return False
+    wanted = [str(node.value) for node in question.objectives if node.kind == "name"]
+    parts = {column.place.part for column in space.columns.values()}
+    kinds = [{is_number(c) for c in space.columns.values() if c.axis == axis} for axis in range(len(space.axes))]
+    of_options = {c.name for c in space.columns.values() if not is_number(c)} | {str(c.place.key) for c in space.columns.values() if not is_number(c)}
+    return (
+        len(wanted) == 1
+        and wanted[0] in _TIMES
+        and set(question.where) <= _OF_MEMORY.keys()
+        and parts <= {"strategy", "ranks"}
+        and all(len(own) == 1 for own in kinds)
+        and {True} in kinds
+        and of_options.isdisjoint(n for one in space.given for n in names(one.expression))
+    )
+
+
+def best_points(space: Space, question: Question, memories: Memories, progress: Callable[[str, float, float], None]) -> Best | None:
+    """The best points of a sweep that qualifies; None where bounds exclude too little, so that a scan is sooner done. memories: what passes made."""
+    assert question.top is not None
+    sizes, choices = _apart(space)
+    reserve = any(_OF_MEMORY[node] for node in question.where)
+    goal = Goal("time.step", 1.0 if question.where else None, None, question.top, _TIMES[str(question.objectives[0].value)], reserve)
+
+    def make(chosen: Mapping[str, Any]) -> Base:
+        return replace(space.base, strategy=space.base.strategy.model_copy(update=dict(chosen)))
+
+    axes = [space.axes[axis] for axis in sizes]
+    most = _MOST_CELLS * prod(len(choice.rows) for choice in choices.values())
+    search = Search(axes, space.given, list(choices.values()), make, goal, memories)
+
+    def told(what: str, done: float, total: float) -> None:
+        if search.account.cells > most:
+            raise _NotWorthIt
+        progress(what, done, total)
+
+    try:
+        found = search.run(told)
+    except _NotWorthIt:
+        return None
+    numbers = np.unique(np.concatenate([_numbers(one, space, sizes, list(choices)) for one in found])) if found else np.empty(0, dtype=np.int64)
+    return Best(numbers, search.account.evaluated, search.account.derivations)
+
+
+class _NotWorthIt(Exception):
+    """Bounds exclude too little."""
+
+
+def _apart(space: Space) -> tuple[list[int], dict[int, Choice]]:
+    """The axes of sizes, and those of options as choices."""
+    sizes, choices = list[int](), dict[int, Choice]()
+    for axis in range(len(space.axes)):
+        own = [c for c in space.columns.values() if c.axis == axis]
+        if all(map(is_number, own)):
+            sizes.append(axis)
+        else:
+            choices[axis] = Choice(tuple(str(c.place.key) for c in own), tuple(zip(*(c.values for c in own))))
+    return sizes, choices
+
+
+def _numbers(found: Found, space: Space, sizes: list[int], choices: list[int]) -> Array:
+    """In the whole grid, of all rows of choices that were left open."""
+    positions = np.zeros(len(space.sizes), dtype=np.int64)
+    positions[sizes] = np.unravel_index(found.point, [space.sizes[axis] for axis in sizes])
+    rows = product(*(range(space.sizes[axis]) if row is None else (row,) for axis, row in zip(choices, found.rows)))
+    strides = [int(np.prod(space.sizes[axis + 1 :], dtype=np.int64)) for axis in range(len(space.sizes))]
+    first = sum(int(k) * stride for k, stride in zip(positions, strides))
+    return np.array([first + sum(row * strides[axis] for axis, row in zip(choices, own)) for own in rows], dtype=np.int64)
