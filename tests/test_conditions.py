@@ -65,7 +65,9 @@ def test_reads_conditions(text: str, expected: Node):
     assert parse_any(text) == (expected if text != "sp" else name("sp"))
 
 
-@pytest.mark.parametrize(("text", "before", "behind"), [("fits", "", ""), ("not (fits and a < b)", "not (", " and a < b)"), ("a < b or fits", "a < b or ", "")])
+@pytest.mark.parametrize(
+    ("text", "before", "behind"), [("fits", "", ""), ("not (fits and a < b)", "not (", " and a < b)"), ("a < b or fits", "a < b or ", "")]
+)
 def test_fits_is_a_condition(text: str, before: str, behind: str):
     """The word stands for the peak with what else a rank needs; compared or added to it is a name like others."""
     assert parse_condition(text) == parse_condition(f"{before}memory.peak + memory.reserve <= memory.capacity{behind}")

@@ -296,6 +296,8 @@ def _summary(made: Sweep, found: Answer, options: Options, seconds: float, *, as
     points, running = made.space.points, made.running
     derivations = made.derivations
     _say(f"{points:,} configurations, {running:,} can run, {derivations} derivation{'s' if derivations > 1 else ''}, {seconds:.1f} s")
+    if made.found is not None:
+        _say(f"{made.found.evaluated:,} of those evaluated: bounds of the step and of memory rule out that another is better")
     refused = made.refused()
     if as_json and refused:
         _say(f"refused {json.dumps({r.rule: r.points for r in refused})}")

@@ -106,7 +106,6 @@ class Memories:
             self._known[key] = Memory(SIZES, DEGREES, deciding(model)), model
         return self._known[key]
 
-
     def know(self, asked: "Asked", result: Evaluation) -> None:
         """What was derived by itself."""
         self.found[_key(asked, self)] = list(result.derivation.definitions.values()), list(result.lowered.checkpointed)

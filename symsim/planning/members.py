@@ -66,8 +66,8 @@ class Members(Family):
     """A family of a space whose options are one member's; `allowed` is where some member may run, `here` where this one does."""
 
     def __init__(self, space: Space, chosen: Sequence[Array], free: frozenset[str], rows: Sequence[Rows], known: Ruled):
-        """free: options, and answers that follow from them; rows: of the choices that they are of. known: what rules said at other options, which holds
-        here too where the options are the same that they read."""
+        """free: options, and answers that follow from them; rows: of the choices that they are of. known: what rules said at other options, which
+        holds here too where the options are the same that they read."""
         super().__init__(space, chosen)
         self._free, self._rows, self._known_rules = free, rows, known
         # rules that somewhere read free options
@@ -99,13 +99,19 @@ class Members(Family):
                 heard.update(getattr(strategy, "read", ()))
 
         mask = super().mask(name, refuses)
-        if not self._free.isdisjoint(heard):
-            mask = mask & self._somewhere(rule, heard)
         return _Ruled({n: self.fields.get(n) for n in heard}, self._free & heard, mask)
 
-    def _somewhere(self, rule: Rule, heard: set[str]) -> Any:
-        """Where a rule lets points run under some rows of the free options that it reads. heard: takes up what it reads."""
+    @cached_property
+    def some(self) -> list[tuple[str, Array]]:
+        """Of rules that read free options, where some rows of these let points run."""
+        found = []
+        for name, rule in self._open.items():
+            mask = np.asarray(self._somewhere(rule), dtype=bool)
+            if not mask.all():
+                found.append((name, mask.reshape([1] * len(self.space.sizes)) if mask.ndim == 0 else mask))
+        return found
 
+    def _somewhere(self, rule: Rule) -> Any:
         def passed(strategy: Any) -> bool:
             try:
                 rule(self.architecture, strategy)
@@ -113,8 +119,8 @@ class Members(Family):
                 return False
             return True
 
-        found: Any = None
-        tried = 0
+        found: Any = True
+        heard, tried = set[str](), -1
         while True:
             asked = [rows for rows in self._rows if not heard.isdisjoint(rows.names)]
             every = math.prod(len(rows.rows) for rows in asked)
@@ -122,7 +128,7 @@ class Members(Family):
                 return True
             if len(asked) == tried:
                 return found
-            tried, found = len(asked), np.array(False)
+            tried, found = len(asked), False
             for chosen in product(*(cast("Sequence[Mapping[str, Any]]", rows.rows) for rows in asked)):
                 values = {name: value for row in chosen for name, value in row.items()}
                 found = found | np.asarray(tabulate(passed, {**self._known, **values}, heard), dtype=bool)
@@ -282,6 +288,21 @@ def parted(apart: Sequence[Members], points: Array) -> Parts:
             part[members] = len(parts)
             parts.append(_part(family, positions, members, here))
     return Parts(parts, rules, part, here, broken, deciding)
+
+
+def barred(apart: Sequence[Members], points: Array) -> tuple[Array, list[tuple[str, Members]]]:
+    """Of points of a space, by their numbers, the number of a rule that refuses them under all rows of the free options that it reads, or -1; and the
+    rules."""
+    positions = np.unravel_index(points, apart[0].space.sizes)
+    stopped = np.full(len(points), -1, dtype=np.int32)
+    rules: list[tuple[str, Members]] = []
+    for family in apart:
+        inside = family.inside[points]
+        for name, mask in family.some if inside.any() else ():
+            allowed = mask[tuple(p if n > 1 else np.zeros_like(p) for p, n in zip(positions, mask.shape))]
+            stopped[inside & ~allowed & (stopped < 0)] = len(rules)
+            rules.append((name, family))
+    return stopped, rules
 
 
 def _alike(own: Array, codes: Array) -> list[Array]:

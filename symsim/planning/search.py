@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any, cast
 
@@ -36,7 +37,7 @@ from symsim.planning.found import ROUNDING, Found, OfKinds, OfPoints, Rows
 from symsim.planning.found import Told as Taken
 from symsim.planning.frameworks import Choice
 from symsim.planning.least import OF_TRAINED, AllPasses, Least, Tables, Trees, empty
-from symsim.planning.members import Members, Part, Parts, Ruled, members_of, parted
+from symsim.planning.members import Members, Part, Parts, Ruled, barred, members_of, parted
 from symsim.planning.ways import Derivations, answers_that_vary, rows_of
 from symsim.program.base import Base
 from symsim.program.points import Points
@@ -230,7 +231,8 @@ class Search:
             if not len(cell.points):
                 break
         if len(cell.points):
-            left += self._split(cell, cell.rows.index(None))
+            cell = self._unbarred(cell)
+            left += self._split(cell, cell.rows.index(None)) if len(cell.points) else []
         return [c for c in left if len(c.points)]
 
     def _representatives(self, parts: Parts, rows: Rows) -> Iterator[Others]:
@@ -262,12 +264,23 @@ class Search:
     def _allowed(self, cell: Cell, parts: Parts) -> Array:
         """At which points some member runs; the others are refused."""
         for rule in np.unique(parts.broken[parts.broken >= 0]):
-            name, numbers = parts.rules[rule][0], cell.points[parts.broken == rule]
-            self.account.refused[name] = self.account.refused.get(name, 0) + len(numbers) * self._members(cell.rows)
-            if name not in self.account.why:
-                self.account.why[name] = parts.why(int(rule), int(numbers[0]))
+            numbers = cell.points[parts.broken == rule]
+            self._refuse(parts.rules[rule][0], numbers, cell.rows, partial(parts.why, int(rule)))
         found: Array = parts.broken < 0
         return found
+
+    def _unbarred(self, cell: Cell) -> Cell:
+        """Without the points that a rule refuses under all rows of the options that it reads."""
+        stopped, rules = barred(self._members_at(cell.rows), cell.points)
+        for k in np.unique(stopped[stopped >= 0]):
+            (name, family), numbers = rules[k], cell.points[stopped == k]
+            self._refuse(name, numbers, cell.rows, partial(family.why, name))
+        return _of(cell, stopped < 0)
+
+    def _refuse(self, name: str, numbers: Array, rows: Rows, why: Callable[[int], str]) -> None:
+        self.account.refused[name] = self.account.refused.get(name, 0) + len(numbers) * self._members(rows)
+        if name not in self.account.why:
+            self.account.why[name] = why(int(numbers[0]))
 
     def _trees_of(self, asked: Derivable) -> Trees:
         """What passes make at points that share a derivation, under all rows of the choices."""
@@ -398,6 +411,9 @@ class Search:
         return next((at for name in self.goal.kinds or () if (at := self._free_choice(name, rows)) is not None), None)
 
     def _parts(self, rows: Rows, points: Array, others: Others = ()) -> Parts:
+        return parted(self._members_at(rows, others), points)
+
+    def _members_at(self, rows: Rows, others: Others = ()) -> list[Members]:
         found = self._members_of.pop((rows, others), None)
         if found is None:
             left = [own for own, row in zip(self._rows, rows) if row is None]
@@ -405,7 +421,7 @@ class Search:
             if len(self._members_of) >= _MOST_PARTED:
                 self._members_of.pop(next(iter(self._members_of)))
         self._members_of[rows, others] = found
-        return parted(found, points)
+        return found
 
     # options -----------------------------------------------------------------------------------------------------------
 

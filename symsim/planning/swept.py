@@ -1,8 +1,8 @@
-"""The best points of a sweep of many options, by the search of plans (`search.py`): there options add to the work, where a scan derives formulas for each
-of their combinations.
+"""The best points of a sweep of many options, by the search of plans (`search.py`): there options add to the work, where a scan derives formulas for
+each of their combinations.
 
-A sweep qualifies where all that varies is of the strategy, what is wanted is a step times numbers of sizes, and its conditions are of memory alone. What is
-found are the points that a scan finds, and those that equal the last of them.
+A sweep qualifies where all that varies is of the strategy, what is wanted is a step times numbers of sizes, and its conditions are of memory alone.
+What is found are the points that a scan finds, and those that equal the last of them.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _OF_MEMORY = {parse_condition("memory.peak <= memory.capacity"): False, parse_co
 
 @dataclass(frozen=True)
 class Best:
-    """numbers: of points in the whole grid, rising. evaluated: how many points were, in cells of which `derivations` had formulas derived; no other is
-    better, by bounds of the step or of memory."""
+    """numbers: of points in the whole grid, rising. evaluated: how many points were, for which `derivations` were made; no other is better, by bounds
+    of the step or of memory."""
 
     numbers: Array
     evaluated: int

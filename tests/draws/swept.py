@@ -2,9 +2,9 @@
 
     python tests/draws/swept.py --sweeps 100 --seed 1
 
-Options that each move something (tests/test_knobs.py) in the surroundings in which they do, four to six at a time with two values each, over a grid of
-degrees and micro-batches of a drawn number of ranks; any of the objectives and conditions that such a search takes. Both have to give the same points in
-the same order, but for ties of which rounding decides. Ends with 1 where anything differs.
+Options that each move something (tests/test_knobs.py) in the surroundings in which they do, four to six at a time with two values each, over a grid
+of sizes; any of the objectives and conditions that such a search takes. Both have to give the same points in the same order, but for ties of which
+rounding decides. Ends with 1 where anything differs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,16 @@ from symsim.program.base import read_base
 
 OBJECTIVES = ("time.step", "tokens_per_second", "cost_per_trillion_tokens", "energy_per_trillion_tokens")
 WHERE = ((), ("memory.peak <= memory.capacity",), ("fits",))
-SIZES = {"tp": "1,2,4,8", "pp": "1,2,4", "cp": "1,2", "vpp": "1,2", "micro_batch_size": "1,2", "num_microbatches": "4,8", "seq_length": "4096,8192", "ep": "1,2,4"}
+SIZES = {
+    "tp": "1,2,4,8",
+    "pp": "1,2,4",
+    "cp": "1,2",
+    "vpp": "1,2",
+    "ep": "1,2,4",
+    "micro_batch_size": "1,2",
+    "num_microbatches": "4,8",
+    "seq_length": "4096,8192",
+}
 # sums of the same terms in other orders
 CLOSE = 1e-12
 
@@ -74,6 +83,8 @@ def compared(case: tuple[str, dict[str, str], list[str], tuple[str, ...], int, s
     if searched.running != whole.running or one.count != other.count:
         return f"{one.count} of {searched.running}, by a scan {other.count} of {whole.running}", True
     by = case[5]
+    if not one.count:
+        return "", True
     for name in (by, "time.step", "memory.peak"):
         if name == by and not np.allclose(one.rows[name], other.rows[name], rtol=CLOSE, atol=0):
             return f"{by}: {one.rows[by][:5]} and {other.rows[by][:5]}", True
@@ -83,7 +94,8 @@ def compared(case: tuple[str, dict[str, str], list[str], tuple[str, ...], int, s
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
-    return bool((one == other).all()) if one.dtype == object or one.dtype == bool else np.allclose(one.astype(float), other.astype(float), rtol=1e-9, atol=0)
+    exact = one.dtype in (object, bool)
+    return bool((one == other).all()) if exact else np.allclose(one.astype(float), other.astype(float), rtol=1e-9, atol=0)
 
 
 def _refused(case: tuple[str, dict[str, str], list[str], tuple[str, ...], int, str]) -> bool:
@@ -98,10 +110,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sweeps", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    asked = parser.parse_args()
     wrong = looked = 0
-    for k in range(given.sweeps):
-        case, began = drawn(random.Random(f"{given.seed} {k}")), time.perf_counter()
+    for k in range(asked.sweeps):
+        case, began = drawn(random.Random(f"{asked.seed} {k}")), time.perf_counter()
         # few combinations of options are searched too, and however little bounds exclude
         with patch("symsim.grid.sweep._SEARCHED_FAMILIES", 1), patch.object(swept, "_FEWEST_POINTS", 1), patch.object(swept, "_MOST_CELLS", 10**6):
             said, searched = compared(case)
@@ -109,10 +121,11 @@ def main() -> int:
         if said:
             wrong += 1
             model, base, axes, where, top, by = case
-            print(f"{k}: {said}\n   {model} -s {','.join(f'{n}={v}' for n, v in base.items())} {' '.join(f'--axis {a!r}' for a in axes)} --where {where} --top {top} --by {by}", flush=True)
+            given = f"{model} -s {','.join(f'{n}={v}' for n, v in base.items())} {' '.join(f'--axis {a!r}' for a in axes)}"
+            print(f"{k}: {said}\n   {given} --where {where} --top {top} --by {by}", flush=True)
         elif time.perf_counter() - began > 60:
             print(f"{k}: took {time.perf_counter() - began:.0f} s", flush=True)
-    print(f"{given.sweeps} sweeps, {looked} of them searched, {wrong} wrong")
+    print(f"{asked.sweeps} sweeps, {looked} of them searched, {wrong} wrong")
     return int(wrong > 0)
 
 
