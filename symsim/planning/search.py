@@ -22,9 +22,11 @@ from symsim.algebra.expr import ONE, Expr
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.axes import Axis, DerivedAxis
+from symsim.grid.conditions import Node
 from symsim.grid.family import Array
 from symsim.grid.names import field_of
 from symsim.grid.processes import cores
+from symsim.grid.question import lower
 from symsim.grid.reported import Reported
 from symsim.grid.space import Space
 from symsim.grid.stored import Asked as Derivable
@@ -79,7 +81,8 @@ Told = tuple[Account | None, Sequence[Taken]]
 class Goal:
     """objective: time.step or memory.peak, least first. share: of the memory that may be filled; None where what does not fit counts too. kinds: the
     names that tell kinds apart; None where every configuration counts. top: of so many kinds (or configurations) the best is wanted. times: what the
-    objective is multiplied by, of sizes alone. reserve: whether what is kept free beside the peak has to fit too."""
+    objective is multiplied by, of sizes alone. reserve: whether what is kept free beside the peak has to fit too. limit: bytes of memory, where they
+    are not the accelerator's. where: further conditions, of no option."""
 
     objective: str
     share: float | None
@@ -87,6 +90,8 @@ class Goal:
     top: int
     times: Expr = ONE
     reserve: bool = True
+    limit: float | None = None
+    where: Sequence[Node] = ()
 
 
 class Search:
@@ -355,7 +360,7 @@ class Search:
         needed = needed if self.goal.reserve else most
         if self.goal.share is None:
             return cell, most
-        larger = needed * (1 - ROUNDING) > least.capacity * self.goal.share
+        larger = needed * (1 - ROUNDING) > (least.capacity if self.goal.limit is None else self.goal.limit) * self.goal.share
         self.account.larger += int(larger.sum()) * self._members(cell.rows)
         least.only(~larger)
         return _of(cell, ~larger), most[~larger]
@@ -389,12 +394,14 @@ class Search:
                 return at
         reported = Reported(self._variant(part, result), self._program)
         wanted = [reported.quantity(name) for name in (self.goal.objective, "memory.peak", "memory.reserve", "memory.capacity")]
-        values, peak, reserve, capacity, times = Points(cell.points, self.space.sizes).values([*wanted, reported.base.lower(self.goal.times)])
+        wanted += [reported.base.lower(self.goal.times), *(lower(node, reported, "--where") for node in self.goal.where)]
+        values, peak, reserve, capacity, times, *met = Points(cell.points, self.space.sizes).values(wanted)
         self.account.evaluated += len(cell.points) * self._members(cell.rows)
         values = values * times
-        good = values == values
+        good = np.logical_and.reduce([values == values, *(own != 0 for own in met)])
         if self.goal.share is not None:
-            good &= peak + (reserve if self.goal.reserve else 0) <= capacity * self.goal.share
+            most = (capacity if self.goal.limit is None else self.goal.limit) * self.goal.share
+            good &= peak + (reserve if self.goal.reserve else 0) <= most
         values, numbers = values[good], cell.points[good]
         own = self._kind_of_options(cell.rows)
         assert own is not None

@@ -1,14 +1,15 @@
 """The best points of a sweep of many options, by the search of plans (`search.py`): there options add to the work, where a scan derives formulas for
 each of their combinations.
 
-A sweep qualifies where all that varies is of the strategy, what is wanted is a step times numbers of sizes, and its conditions are of memory alone.
-What is found are the points that a scan finds, and those that equal the last of them.
+A sweep qualifies where all that varies is of the strategy, what is wanted is a step times numbers of sizes, and its conditions are of quantities and
+sizes. What is found are the points that a scan finds, and those that equal the last of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import product
 from math import prod
 from typing import Any
@@ -16,12 +17,14 @@ from typing import Any
 import numpy as np
 
 from symsim.algebra.expr import ONE, symbol
-from symsim.grid.conditions import FITS, names, parse_condition
+from symsim.evaluation.quantities import QUANTITIES
+from symsim.grid.conditions import FITS, Node, names, parse_condition
 from symsim.grid.family import Array
-from symsim.grid.names import is_number
+from symsim.grid.names import RANKS, field_of, is_number
 from symsim.grid.question import Question
 from symsim.grid.space import Space
 from symsim.grid.stored import Memories
+from symsim.inputs.strategy import Strategy
 from symsim.planning.found import Found
 from symsim.planning.frameworks import Choice
 from symsim.planning.search import Goal, Search
@@ -39,8 +42,7 @@ _TIMES = {
     "cost_per_trillion_tokens": symbol("world") / _TOKENS,
     "energy_per_trillion_tokens": symbol("world") / _TOKENS,
 }
-# conditions, and whether what is kept free beside the peak has to fit too
-_OF_MEMORY = {parse_condition("memory.peak <= memory.capacity"): False, parse_condition(FITS): True}
+_FITS, _CAPACITY = parse_condition(FITS), parse_condition("memory.peak <= memory.capacity")
 
 
 @dataclass(frozen=True)
@@ -60,24 +62,46 @@ def searchable(space: Space, question: Question) -> bool:
     wanted = [str(node.value) for node in question.objectives if node.kind == "name"]
     parts = {column.place.part for column in space.columns.values()}
     kinds = [{is_number(c) for c in space.columns.values() if c.axis == axis} for axis in range(len(space.axes))]
-    of_options = {c.name for c in space.columns.values() if not is_number(c)} | {str(c.place.key) for c in space.columns.values() if not is_number(c)}
+    of_options = {name for c in space.columns.values() if not is_number(c) for name in (c.name, str(c.place.key))}
+    conditions = {field_of(n) for node in question.where for n in names(node)}
     return (
         len(wanted) == 1
         and wanted[0] in _TIMES
-        and set(question.where) <= _OF_MEMORY.keys()
+        and conditions <= {*QUANTITIES, *Strategy.model_fields, *RANKS} - of_options
         and parts <= {"strategy", "ranks"}
         and all(len(own) == 1 for own in kinds)
         and {True} in kinds
-        and of_options.isdisjoint(n for one in space.given for n in names(one.expression))
+        and of_options.isdisjoint(field_of(n) for one in space.given for n in names(one.expression))
     )
+
+
+def _memory(where: Sequence[Node]) -> tuple[Node | None, float | None]:
+    """Of conditions the one of memory by which points are ruled out, and its limit in bytes, where that is none of the accelerator."""
+    for node in (_FITS, _CAPACITY):
+        if node in where:
+            return node, None
+    for node in where:
+        if node.kind == "le" and [a.kind for a in node.arguments] == ["name", "number"] and node.arguments[0].value == "memory.peak":
+            assert isinstance(node.arguments[1].value, (int, Fraction))
+            return node, float(node.arguments[1].value)
+    return None, None
 
 
 def best_points(space: Space, question: Question, memories: Memories, progress: Callable[[str, float, float], None]) -> Best | None:
     """The best points of a sweep that qualifies; None where bounds exclude too little, so that a scan is sooner done. memories: what passes made."""
     assert question.top is not None
     sizes, choices = _apart(space)
-    reserve = any(_OF_MEMORY[node] for node in question.where)
-    goal = Goal("time.step", 1.0 if question.where else None, None, question.top, _TIMES[str(question.objectives[0].value)], reserve)
+    of_memory, limit = _memory(question.where)
+    goal = Goal(
+        "time.step",
+        None if of_memory is None else 1.0,
+        None,
+        question.top,
+        _TIMES[str(question.objectives[0].value)],
+        of_memory == _FITS,
+        limit,
+        [node for node in question.where if node != of_memory],
+    )
 
     def make(chosen: Mapping[str, Any]) -> Base:
         return replace(space.base, strategy=space.base.strategy.model_copy(update=dict(chosen)))

@@ -30,7 +30,7 @@ from symsim.planning import swept
 from symsim.program.base import read_base
 
 OBJECTIVES = ("time.step", "tokens_per_second", "cost_per_trillion_tokens", "energy_per_trillion_tokens")
-WHERE = ((), ("memory.peak <= memory.capacity",), ("fits",))
+WHERE = ((), ("memory.peak <= memory.capacity",), ("fits",), ("memory.peak <= 40 GiB",), ("memory.peak < 60 GiB", "mfu >= 10 %"), ("fits", "dp >= 2"))
 SIZES = {
     "tp": "1,2,4,8",
     "pp": "1,2,4",
