@@ -56,6 +56,8 @@ BOUNDS_FROM_COMPILED = 4_000_000_000
 _FORK_VARIANTS = 64
 # so many combinations of options, whose derivations are several times as many, are worth a search over them
 _SEARCHED_FAMILIES = 24
+# sums of the same terms in other orders differ by less
+_ROUNDING = 1e-13
 # the largest float below 2^63
 _MOST = 2.0**63 - 1024
 
@@ -272,11 +274,13 @@ class Sweep:
         return {"value": none, "number": numbers} if isinstance(sink, Best) else {"one": none, "two": none, "number": numbers}
 
     def best_rows(self) -> tuple[int, dict[str, Array]]:
-        """The best points that a search over options found, of equal ones the first by number: how many, and their rows."""
+        """The best points that a search over options found, of equal ones (but for rounding) the first by number: how many, and their rows."""
         assert self.found is not None
         rows = self.rows_at(self.found.numbers)
         values = rows[self.question.by[0]]
-        order = np.lexsort((self.found.numbers, -values if self.question.largest[0] else values))[: self.question.top]
+        rising = np.argsort(-values if self.question.largest[0] else values, kind="stable")
+        several = np.cumsum(np.abs(np.diff(values[rising], prepend=values[rising[:1]])) > _ROUNDING * np.abs(values[rising]))
+        order = rising[np.lexsort((self.found.numbers[rising], several))][: self.question.top]
         return len(order), {name: own[order] for name, own in rows.items()}
 
     # columns -----------------------------------------------------------------------------------------------------------

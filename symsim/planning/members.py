@@ -7,7 +7,7 @@ free options that it reads.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import product
@@ -72,6 +72,7 @@ class Members(Family):
         self._free, self._rows, self._known_rules = free, rows, known
         # rules that somewhere read free options
         self._open: dict[str, Rule] = {}
+        self._some: dict[str, Array] = {}
         self.deciding = frozenset[str]()
 
     def mask(self, name: str, rule: Rule) -> Array:
@@ -101,15 +102,13 @@ class Members(Family):
         mask = super().mask(name, refuses)
         return _Ruled({n: self.fields.get(n) for n in heard}, self._free & heard, mask)
 
-    @cached_property
-    def some(self) -> list[tuple[str, Array]]:
-        """Of rules that read free options, where some rows of these let points run."""
-        found = []
+    def some(self, positions: Sequence[Array]) -> Iterator[tuple[str, Array]]:
+        """Of rules that read free options, and by which this member does not run at some of the points, at which of them some rows of these do."""
         for name, rule in self._open.items():
-            mask = np.asarray(self._somewhere(rule), dtype=bool)
-            if not mask.all():
-                found.append((name, mask.reshape([1] * len(self.space.sizes)) if mask.ndim == 0 else mask))
-        return found
+            if not _at(self._here[name], positions).all():
+                if name not in self._some:
+                    self._some[name] = self._over_axes(np.asarray(self._somewhere(rule), dtype=bool))
+                yield name, _at(self._some[name], positions)
 
     def _somewhere(self, rule: Rule) -> Any:
         def passed(strategy: Any) -> bool:
@@ -136,11 +135,16 @@ class Members(Family):
     @cached_property
     def here(self) -> list[Array]:
         """Masks of where this member runs."""
-        found = list(self.masks)
-        for name, rule in self._open.items():
-            mask = super().mask(name, rule)
-            found.append(mask.reshape([1] * len(self.space.sizes)) if mask.ndim == 0 else mask)
-        return found
+        return [*self.masks, *self._here.values()]
+
+    @cached_property
+    def _here(self) -> dict[str, Array]:
+        """Where this member runs by each of the rules that somewhere read free options."""
+        assert self.masks is not None
+        return {name: self._over_axes(super(Members, self).mask(name, rule)) for name, rule in self._open.items()}
+
+    def _over_axes(self, mask: Array) -> Array:
+        return mask.reshape([1] * len(self.space.sizes)) if mask.ndim == 0 else mask
 
     @cached_property
     def inside(self) -> Array:
@@ -297,12 +301,17 @@ def barred(apart: Sequence[Members], points: Array) -> tuple[Array, list[tuple[s
     stopped = np.full(len(points), -1, dtype=np.int32)
     rules: list[tuple[str, Members]] = []
     for family in apart:
-        inside = family.inside[points]
-        for name, mask in family.some if inside.any() else ():
-            allowed = mask[tuple(p if n > 1 else np.zeros_like(p) for p, n in zip(positions, mask.shape))]
-            stopped[inside & ~allowed & (stopped < 0)] = len(rules)
+        own = np.flatnonzero(family.inside[points])
+        for name, allowed in family.some([p[own] for p in positions]) if len(own) else ():
+            stopped[own[~allowed & (stopped[own] < 0)]] = len(rules)
             rules.append((name, family))
     return stopped, rules
+
+
+def _at(array: Array, positions: Sequence[Array]) -> Array:
+    """An array over some axes at points of the grid."""
+    found: Array = array[tuple(p if n > 1 else np.zeros_like(p) for p, n in zip(positions, array.shape))]
+    return found
 
 
 def _alike(own: Array, codes: Array) -> list[Array]:
