@@ -133,6 +133,12 @@ def test_other_sweeps_are_scanned(axes: Sequence[str], given: dict[str, object],
     assert ready.found is None
 
 
+def test_a_large_grid_of_sizes_is_scanned() -> None:
+    for most, searched in ((23, False), (24, True)):
+        with patch.object(swept, "_MOST_POINTS", most):
+            assert (made((*SIZES[:3], "micro_batch_size=1,2,4,8", "sp==tp>1", *OPTIONS), top=2).found is not None) == searched
+
+
 def test_a_search_that_excludes_too_little_is_given_up() -> None:
     with patch.object(swept, "_MOST_CELLS", 0):
         given_up = made((*SIZES, *OPTIONS))

@@ -32,6 +32,8 @@ from symsim.program.base import Base
 
 # a scan has several derivations for every combination of options; a cell takes a search about as long
 _MOST_CELLS = 4
+# of more points of sizes, all of which are looked at together, a scan walks over blocks
+_MOST_POINTS = 1 << 21
 # of so many points for each that is wanted most are not looked at
 _FEWEST_POINTS = 20
 _TOKENS = symbol("m") * symbol("dp") * symbol("b") * symbol("s")
@@ -62,6 +64,7 @@ def searchable(space: Space, question: Question) -> bool:
     wanted = [str(node.value) for node in question.objectives if node.kind == "name"]
     parts = {column.place.part for column in space.columns.values()}
     kinds = [{is_number(c) for c in space.columns.values() if c.axis == axis} for axis in range(len(space.axes))]
+    of_sizes = prod(size for size, own in zip(space.sizes, kinds) if own == {True})
     of_options = {name for c in space.columns.values() if not is_number(c) for name in (c.name, str(c.place.key))}
     conditions = {field_of(n) for node in question.where for n in names(node)}
     return (
@@ -70,6 +73,7 @@ def searchable(space: Space, question: Question) -> bool:
         and conditions <= {*QUANTITIES, *Strategy.model_fields, *RANKS} - of_options
         and parts <= {"strategy", "ranks"}
         and all(len(own) == 1 for own in kinds)
+        and of_sizes <= _MOST_POINTS
         and {True} in kinds
         and of_options.isdisjoint(field_of(n) for one in space.given for n in names(one.expression))
     )
