@@ -72,7 +72,6 @@ class Members(Family):
         self._free, self._rows, self._known_rules = free, rows, known
         # rules that somewhere read free options
         self._open: dict[str, Rule] = {}
-        self._some: dict[str, Array] = {}
         self.deciding = frozenset[str]()
 
     def mask(self, name: str, rule: Rule) -> Array:
@@ -102,15 +101,19 @@ class Members(Family):
         mask = super().mask(name, refuses)
         return _Ruled({n: self.fields.get(n) for n in heard}, self._free & heard, mask)
 
-    def some(self, positions: Sequence[Array]) -> Iterator[tuple[str, Array]]:
-        """Of rules that read free options, and by which this member does not run at some of the points, at which of them some rows of these do."""
+    def barred(self, positions: Sequence[Array]) -> Iterator[tuple[str, Array]]:
+        """Of rules that read free options, and by which this member does not run at some of the points, the points at which no rows of these do."""
         for name, rule in self._open.items():
-            if not _at(self._here[name], positions).all():
-                if name not in self._some:
-                    self._some[name] = self._over_axes(np.asarray(self._somewhere(rule), dtype=bool))
-                yield name, _at(self._some[name], positions)
+            stopped = np.flatnonzero(~_at(self._here[name], positions))
+            if len(stopped):
+                where = [p[stopped] for p in positions]
+                known = {n: _at(v, where) if isinstance(v, np.ndarray) else v for n, v in self._known.items()}
+                allowed = np.asarray(self._somewhere(rule, known), dtype=bool)
+                yield name, stopped[np.broadcast_to(~allowed, stopped.shape)]
 
-    def _somewhere(self, rule: Rule) -> Any:
+    def _somewhere(self, rule: Rule, known: Mapping[str, Any]) -> Any:
+        """At which points, of which the fields are known, a rule lets some rows run of the free options that it reads."""
+
         def passed(strategy: Any) -> bool:
             try:
                 rule(self.architecture, strategy)
@@ -130,7 +133,7 @@ class Members(Family):
             tried, found = len(asked), False
             for chosen in product(*(cast("Sequence[Mapping[str, Any]]", rows.rows) for rows in asked)):
                 values = {name: value for row in chosen for name, value in row.items()}
-                found = found | np.asarray(tabulate(passed, {**self._known, **values}, heard), dtype=bool)
+                found = found | np.asarray(tabulate(passed, {**known, **values}, heard), dtype=bool)
 
     @cached_property
     def here(self) -> list[Array]:
@@ -302,8 +305,8 @@ def barred(apart: Sequence[Members], points: Array) -> tuple[Array, list[tuple[s
     rules: list[tuple[str, Members]] = []
     for family in apart:
         own = np.flatnonzero(family.inside[points])
-        for name, allowed in family.some([p[own] for p in positions]) if len(own) else ():
-            stopped[own[~allowed & (stopped[own] < 0)]] = len(rules)
+        for name, none in family.barred([p[own] for p in positions]) if len(own) else ():
+            stopped[own[none][stopped[own[none]] < 0]] = len(rules)
             rules.append((name, family))
     return stopped, rules
 
