@@ -191,6 +191,11 @@ class Told(Search):
         self._tell("larger", cell, ~np.isin(cell.points, left.points))
         return left, most
 
+    def _unbarred(self, cell: Cell) -> Cell:
+        left = super()._unbarred(cell)
+        self._tell("refused", cell, ~np.isin(cell.points, left.points))
+        return left
+
     def _allowed(self, cell: Cell, parts: Any) -> Array:
         allowed = super()._allowed(cell, parts)
         self._tell("refused", cell, ~allowed)
