@@ -306,6 +306,44 @@ def test_options_without_effect_are_named() -> None:
     assert idle_options(derive(load_model(DENSE).architecture, watched(used))) == []
 
 
+IDLE = [
+    *("cp_partition_mode=contiguous", "variable_seq_lengths=true", "deallocate_pipeline_outputs=false", "schedule=gpipe", "num_labels=4"),
+    *("gradient_sync=last_microbatch", "prefetch_bucket_size=4000", "max_live_parameters=4000", "max_reuse_distance=4000", "fp8_wgrad=false"),
+    *("param_persistence_threshold=4000", "local_step_clipper=4", "optimizer_offload_device=nvme", "moe_expert_rank_capacity_factor=2"),
+    *("account_for_loss_in_pipeline_split=true", "account_for_embedding_in_pipeline_split=true", "trained_before=true"),
+    *("fusion=eager,main_grads_dtype=bf16", "tuner_type=lora,freeze_parameters=norm", "tuner_type=lora,lora_expert_rank=4"),
+    "fusion=eager,tuner_type=lora,quantize_base=nf4,quantize_experts=true",
+]
+IDLE_OF_EXPERTS = ["moe_router_load_balancing_type=aux_loss", "fusion=eager,tuner_type=lora,lora_expert_rank=4"]
+IN_USE = [
+    (DENSE, "cp=2,cp_partition_mode=contiguous,cp_comm_type=all_gather"),
+    (DENSE, "pp=2,num_microbatches=2,variable_seq_lengths=true,deallocate_pipeline_outputs=false"),
+    (DENSE, "num_microbatches=2,schedule=gpipe"),
+    (DENSE, "task_type=seq_cls,num_labels=4"),
+    (DENSE, "dp=2,zero=3,num_microbatches=2,gradient_sync=last_microbatch"),
+    (DENSE, "dp=2,zero=3,prefetch_bucket_size=4000,max_live_parameters=400000000,param_persistence_threshold=40000"),
+    (DENSE, "freeze_parameters=embedding,trained_before=true"),
+    (DENSE, "optimizer=zero_one_adam,zero=0,dp=2,local_step_clipper=4"),
+    (DENSE, "fp8=mxfp8,fp8_wgrad=false"),
+    (MOE, "tp=2,sp=true,moe_router_load_balancing_type=aux_loss"),
+    (MOE, "moe_router_load_balancing_type=global_aux_loss,dp=2"),
+    (MOE, "tuner_type=lora,lora_expert_rank=4"),
+    (MOE, "fusion=eager,tuner_type=lora,quantize_base=nf4,quantize_experts=true"),
+]
+
+
+@pytest.mark.parametrize("model,text", [*((DENSE, text) for text in IDLE), *((MOE, text) for text in IDLE_OF_EXPERTS)])
+def test_an_option_whose_condition_is_not_met_is_named(model: str, text: str) -> None:
+    """What is read on the way to what it decides, which there is none of."""
+    made = derive(load_model(model).architecture, watched(load_strategy(text)), system=SYSTEM)
+    assert idle_options(made) == [text.split(",")[-1].split("=")[0]]
+
+
+@pytest.mark.parametrize("model,text", IN_USE)
+def test_an_option_whose_condition_is_met_is_not(model: str, text: str) -> None:
+    assert idle_options(derive(load_model(model).architecture, watched(load_strategy(text)), system=SYSTEM)) == []
+
+
 def test_nothing_is_derived_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read is remembered; of what is read everywhere, whether it decides what its default would."""
     one_node = load_strategy(

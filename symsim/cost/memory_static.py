@@ -297,9 +297,10 @@ def optimizer_temporaries(rank: Rank) -> Expr:
 def _gradients_in_fp32(rank: Rank) -> Expr:
     """Bytes of copies of gradients that were reduced in less than the update reads."""
     strategy = rank.strategy
-    read = "fp32" if kept_beside_update(strategy) else strategy.main_grads_dtype
-    converted = not strategy.grad_reduce_in_fp32 and strategy.precision != "fp32" and read == "fp32"
-    return _at_once(rank, 4) if converted and (rank.framework.main_gradients or strategy.sub_group_size is not None) else ZERO
+    narrow = not strategy.grad_reduce_in_fp32 and strategy.precision != "fp32"
+    if not narrow or not (rank.framework.main_gradients or strategy.sub_group_size is not None):
+        return ZERO
+    return _at_once(rank, 4) if kept_beside_update(strategy) or strategy.main_grads_dtype == "fp32" else ZERO
 
 
 def _unscaled_moments(rank: Rank) -> Expr:

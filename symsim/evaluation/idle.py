@@ -15,11 +15,14 @@ from symsim.frameworks.linear_loss import BY_PIECES, LINEAR_LOSSES
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import ASSUMPTIONS, Remembered
 from symsim.inputs.models import override_architecture
+from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import symbol_values
 from symsim.inputs.systems import changed_system, system_document
 from symsim.inputs.trained import trained
+from symsim.inputs.tuning import tunes
 from symsim.inputs.watched import Path, paths_read, was_read
+from symsim.lowering.adapt import EXPERT_RANK
 from symsim.lowering.checks import check
 from symsim.pipeline.schedules import schedule_of, schedule_sizes
 from symsim.pipeline.shared import groups_of_stages
@@ -113,6 +116,7 @@ CONDITIONAL = (
     "moe_router_load_balancing_type",
     "moe_z_loss",
     "optimizer_rank",
+    "local_step_clipper",
     "muon_tp_mode",
     "muon_num_ns_steps",
     "muon_split_qkv",
@@ -129,6 +133,8 @@ CONDITIONAL = (
     "offload_gradients",
     "attention_sparse_ratio",
     "deallocate_pipeline_outputs",
+    "account_for_embedding_in_pipeline_split",
+    "account_for_loss_in_pipeline_split",
     "variable_seq_lengths",
     "wgrad_deferral_limit",
     "num_labels",
@@ -142,7 +148,10 @@ CONDITIONAL = (
     "use_dora",
     "quantize_base",
     "quantize_experts",
+    "freeze_parameters",
     "trainable_parameters",
+    "trained_before",
+    "fp8_wgrad",
     "schedule",
     *TIMED,
 )
@@ -171,6 +180,8 @@ def _decides_the_same(result: Evaluation, name: str) -> bool:
 
 def _same_schedule(result: Evaluation, other: Strategy) -> bool:
     """Whether the schedule is the same; without a system, whether it holds as much."""
+    if result.strategy.pp == 1 and result.strategy.microbatches == 1:
+        return True
     own, there = schedule_of(result.strategy), schedule_of(other)
     alike = own is there if result.system is not None else all(getattr(own, held) == getattr(there, held) for held in _HELD)
     return alike and schedule_sizes(result.strategy) == schedule_sizes(other)
@@ -216,6 +227,30 @@ def _hides_nothing(what: str) -> Callable[[Evaluation, Strategy], bool]:
     return same
 
 
+def _one_stage(result: Evaluation, other: Strategy) -> bool:
+    return result.strategy.pp == 1
+
+
+def _one_rank_counts(result: Evaluation, other: Strategy) -> bool:
+    """Whether a rank's own counts of tokens an expert are all that its auxiliary loss is of."""
+    return result.strategy.moe_router_load_balancing_type != "global_aux_loss" and result.strategy.tp == result.strategy.cp == 1
+
+
+def _nothing_gathered(result: Evaluation, other: Strategy) -> bool:
+    """Whether parameters lie whole where they are used."""
+    return result.strategy.zero != 3
+
+
+def _no_experts(result: Evaluation, other: Strategy) -> bool:
+    return result.model.moe is None
+
+
+def _experts_without_adapters(result: Evaluation, other: Strategy) -> bool:
+    """Whether no adapter is one of experts."""
+    parameters = (t for block in result.lowered.blocks.values() for t in block.placed.block.parameters())
+    return not any(EXPERT_RANK in t.dims for t in parameters)
+
+
 # Options that are read wherever there is what they decide, and whether that comes out as it would by default
 _SAME: Mapping[str, Callable[[Evaluation, Strategy], bool]] = {
     "schedule": _same_schedule,
@@ -226,6 +261,20 @@ _SAME: Mapping[str, Callable[[Evaluation, Strategy], bool]] = {
     "bias_dropout_fusion": _nothing_beside_the_sum,
     "cross_entropy_fusion": _loss_of_the_module,
     "store_param_remainders": lambda result, other: not result.strategy.use_precision_aware_optimizer,
+    "cp_partition_mode": lambda result, other: result.strategy.cp == 1,
+    "freeze_parameters": lambda result, other: result.strategy.tuner_type != "full",
+    "fp8_wgrad": lambda result, other: result.strategy.fp8 == "none",
+    "gradient_sync": lambda result, other: result.strategy.zero < 2,
+    "moe_router_load_balancing_type": _one_rank_counts,
+    "local_step_clipper": lambda result, other: not OPTIMIZERS[result.strategy.optimizer].local,
+    "num_labels": lambda result, other: result.strategy.task_type in ("causal_lm", "embedding"),
+    "optimizer_offload_device": lambda result, other: not result.strategy.optimizer_cpu_offload,
+    "trained_before": lambda result, other: not tunes(result.strategy),
+    "lora_expert_rank": _experts_without_adapters,
+    **dict.fromkeys(("moe_expert_rank_capacity_factor", "quantize_experts"), _no_experts),
+    **dict.fromkeys(("max_live_parameters", "max_reuse_distance", "param_persistence_threshold", "prefetch_bucket_size"), _nothing_gathered),
+    **dict.fromkeys(("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"), _one_stage),
+    **dict.fromkeys(("deallocate_pipeline_outputs", "variable_seq_lengths"), _one_stage),
 }
 
 
