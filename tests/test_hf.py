@@ -100,6 +100,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "deepseek_ocr2_text": {"num_experts_per_tok": 2},
     "helium": {"head_dim": 64, "num_key_value_heads": 4},
     "gemma3n_text": {"num_kv_shared_layers": 2},
+    "mamba2": {"num_heads": 64},
     "zamba2": {"layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"]},
     "lfm2_moe": {"layer_types": ["conv", "conv", "full_attention", "conv"]},
     "dots1": {"num_experts_per_tok": 2, "n_routed_experts": 8, "n_shared_experts": 1},
@@ -370,6 +371,25 @@ def test_a_masked_head_with_a_table_of_its_own(model_type: str, width: int) -> N
     tied, own = (derive(read(small(model_type) | {"tie_word_embeddings": said}), Strategy()).value("N") for said in (True, False))
     assert own - tied == 256 * width
     assert "with two biases" in refusal(small("bert") | {"tie_word_embeddings": False})
+
+
+@pytest.mark.parametrize(
+    ("called", "said"),
+    [
+        ("LlamaForCausalLM", ""),
+        (
+            "LlamaForSequenceClassification",
+            "LlamaForSequenceClassification is read as its model_type with a head of words (task_type=seq_cls: of classes)",
+        ),
+        ("LlamaForTokenClassification", "task_type=token_cls"),
+        ("LlamaModel", "task_type=embedding: without"),
+        ("LlamaForCausalLMEagle3", "LlamaForCausalLMEagle3 is read as its model_type"),
+    ],
+)
+def test_a_class_with_another_head_is_named(tmp_path: Path, called: str, said: str) -> None:
+    (tmp_path / "m.json").write_text(json.dumps(LLAMA | {"architectures": [called]}))
+    note = load_model(str(tmp_path / "m.json")).note
+    assert said in note if said else not note
 
 
 @pytest.mark.parametrize("model_type", ["t5", "mllama", "longcat_flash", "zamba", "ouro"])

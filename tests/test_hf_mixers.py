@@ -193,6 +193,7 @@ def test_mixers_beside_each_other_read_one_norm_and_are_added() -> None:
         (FALCON_H1 | {"mamba_rms_norm": True}, "'mamba_norm_before_gate' must be false where mamba_rms_norm is true"),
         (FALCON_H1 | {"mamba_d_head": 7}, "'mamba_d_head' must be the 36 channels"),
         (MAMBA2 | {"hidden_act": "gelu"}, "only silu is supported"),
+        (MAMBA2 | {"num_heads": 4}, "'head_dim' must be expand . hidden_size, which is 192, over num_heads 4"),
         (JAMBA | {"attn_layer_offset": 4}, "'attn_layer_offset' must be below attn_layer_period 4"),
         (ZAMBA2 | {"tie_word_embeddings": False}, "transformers then shares no block either"),
         (ZAMBA2 | {"layers_block_type": ["attention"] * 5}, "names 'attention', which this model_type does not have"),

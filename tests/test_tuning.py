@@ -335,6 +335,19 @@ def test_what_cannot_be_trained_is_refused(strategy: str, said: str) -> None:
         derived("llama3-8b", strategy)
 
 
+@pytest.mark.parametrize(("model", "task"), [("bert-base", "seq_cls"), ("distilbert-base", "seq_cls"), ("xlm-roberta-base", "seq_cls")])
+def test_heads_of_classes_that_project_are_refused(model: str, task: str) -> None:
+    """BertForSequenceClassification's pooler has h^2 + h parameters, and its scores a bias; BertForTokenClassification has neither pooler."""
+    with pytest.raises(InputError, match=f"task_type={task}: a head of classes of .* has a projection before its scores"):
+        derived(model, f"task_type={task}")
+    assert derived(model, "task_type=token_cls,num_labels=3").value("N_lm_head") == 3 * 768 + 3
+
+
+def test_an_update_in_backward_says_which_sharding_it_has() -> None:
+    with pytest.raises(InputError, match="give zero=3, or zero=0 with dp=1"):
+        derived("llama3-8b", "fusion=eager,optimizer_in_bwd=true,clip_grad=0")
+
+
 def test_kinds_of_two_words_are_tuned() -> None:
     assert derived("llama4-maverick", "tuner_type=lora").model.kind_names()[0] == "chunked__dense__lowest"
 

@@ -20,6 +20,14 @@ TRAINED = (
     *("quantize_base", "quantize_experts", "modules_to_save", "freeze_parameters", "trainable_parameters", "trained_before"),
     *("reference_models", "further_forwards"),
 )
+# what transformers' heads of classes have before their scores in these types of models (modeling_<type>.py ...ForSequenceClassification, and
+# ...ForTokenClassification), where all others have scores alone
+_PROJECTED = (
+    "bert roberta xlm-roberta camembert data2vec-text ernie electra roberta-prelayernorm megatron-bert xlm-roberta-xl distilbert "
+    "jina_embeddings_v3 nomic_bert big_bird ibert esmc roformer rembert albert esm gte modernbert modernbert-decoder eurobert xlm flaubert"
+).split()
+_PROJECTED_TOKENS = ("modernbert",)
+PROJECTED = {"seq_cls": frozenset(_PROJECTED), "token_cls": frozenset(_PROJECTED_TOKENS)}
 _LAYERS = re.compile(r"layers\.(\d{1,6})(?:-(\d{1,6}))?(?:\.(.+))?")
 
 

@@ -8,7 +8,7 @@ from symsim.frameworks.choices import FRAMEWORKS
 from symsim.frameworks.eager_modules import of_its_own
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
-from symsim.inputs.tuning import named, tunes
+from symsim.inputs.tuning import PROJECTED, named, tunes
 from symsim.ir.block import Op
 from symsim.ir.operations import LINEAR, Projection
 from symsim.lowering.adapt import ALL_LINEAR, is_target, module_names
@@ -20,6 +20,9 @@ from symsim.placement.sizes import values
 
 def tuning(architecture: Architecture, strategy: Strategy) -> None:
     """InputError for a name of a parameter or of a linear map that there is not, and where nothing is trained."""
+    if architecture.modelling in PROJECTED.get(strategy.task_type, ()):
+        what = "a projection before its scores, or a bias"
+        raise InputError(f"task_type={strategy.task_type}: a head of classes of {architecture.modelling} has {what}, which is not modelled")
     _named_parameters(architecture, strategy)
     if strategy.modules_to_save and strategy.tuner_type == "full":
         raise InputError("modules_to_save says what is trained beside adapters (tuner_type=lora, oft); else all that freeze_parameters leaves is")

@@ -53,7 +53,7 @@ def in_backward(_: Architecture, strategy: Strategy) -> None:
     if strategy.microbatches > 1 or strategy.pp > 1:
         raise InputError(f"{asked}, and {strategy.microbatches} micro-batches on pp={strategy.pp} add theirs up; give one, with pp=1")
     if strategy.zero not in (0, 3) or strategy.zero == 0 and strategy.dp > 1:
-        raise InputError(f"{asked}, and zero={strategy.zero} with dp={strategy.dp} reduces several at once; give zero=3, or dp=1")
+        raise InputError(f"{asked}, and zero={strategy.zero} with dp={strategy.dp} reduces several at once; give zero=3, or zero=0 with dp=1")
     if strategy.clip_grad:
         raise InputError(f"{asked}, and clip_grad={strategy.clip_grad:g} needs the norm of all; give clip_grad=0")
     row = OPTIMIZERS[strategy.optimizer]

@@ -77,8 +77,7 @@ HYBRID: dict[str, Family] = {
                 "layer_types": "every layer has both mixers", "mamba_use_mlp": "not read by transformers",
                 "mamba_expand": "mamba_d_ssm decides", "mamba_norm_before_gate": "no norm", "attn_layer_indices": "not read by transformers"}),
     "mamba2": Family(attention=NO_ATTENTION, mamba=PLAIN_MAMBA2, mixers=states_alone, ffns=without_ffn,
-                     model={"position_embedding": "none"}, require=_ONLY_SILU,
-                     unread=_STATES_UNREAD | {"expand": "num_heads * head_dim, which it must equal"}),
+                     model={"position_embedding": "none"}, require=_ONLY_SILU, unread=_STATES_UNREAD),
     "bamba": Family(
         MAMBA_DEFAULTS | {"num_key_value_heads": 8, "attn_layer_indices": None, "partial_rotary_factor": 0.5},
         # configuration_bamba.py: half of a head, whatever partial_rotary_factor says outside of the rope dictionary

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from symsim.errors import InputError, nearest
+from symsim.errors import InputError, cut, nearest
 from symsim.inputs.architecture import Architecture, Attention, LayerKind, Mlp, Moe
 from symsim.inputs.hf.config import FORBIDDEN, MTP_COUNTS, MTP_DETAILS, NO_EFFECT, Config, Row
 from symsim.inputs.hf.families import FAMILIES, SUPPORTED
@@ -139,6 +139,21 @@ def _build(c: Config, family: Family, name: str, model_type: str) -> Architectur
     return Architecture(name=name, modelling=family.modelling or model_type, **layers, **model, **parts)
 
 
+# how classes of transformers are called that have a loss over the vocabulary, and those of another task that a strategy has
+_OF_WORDS = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForPreTraining", "ForConditionalGeneration")
+_OF_TASKS = {"ForSequenceClassification": "seq_cls", "ForTokenClassification": "token_cls"}
+_HEADS = {"seq_cls": "of classes", "token_cls": "of classes", "embedding": "without"}
+
+
+def _of_class(classes: Any) -> tuple[str, str]:
+    """What becomes of `architectures`: a class with another head than the vocabulary's is another model."""
+    called = [str(name) for name in classes] if isinstance(classes, list) else []
+    if not called or any(name.endswith(_OF_WORDS) for name in called):
+        return "no cost effect", NO_EFFECT["architectures"]
+    task = next((task for ending, task in _OF_TASKS.items() if called[0].endswith(ending)), "embedding")
+    return "refused", f"{cut(called[0], 40)} is read as its model_type with a head of words (task_type={task}: {_HEADS[task]})"
+
+
 _TOWERS = ("vision", "audio", "mm_", "image", "projector", "multimodal", "spatial", "video", "downsample", "encoder_config", "projection", "adaptor")
 
 
@@ -170,6 +185,8 @@ def _rows(c: Config, family: Family, keys: Mapping[str, Any], prefix: str) -> li
             row = ("refused", f"not built by transformers; train with mtp_num_layers={value}") if value else ("no cost effect", "none")
         elif key in MTP_DETAILS:
             row = ("no cost effect", "transformers builds no multi-token prediction")
+        elif key == "architectures" and not prefix:
+            row = _of_class(value)
         elif key == "quantization_config":
             row = ("refused", "the weights are taken as trained; a strategy sets their precision")
         elif key in family.unread:

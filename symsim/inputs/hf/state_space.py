@@ -71,9 +71,18 @@ def _gated_norm(c: Config) -> bool:
 
 FALCON_MAMBA2: Fields = MAMBA | {"mamba_head_dim": _inner_head_dim, "out_bias": flag("projectors_bias"), "gated_norm": _gated_norm}
 
+
+def _plain_head_dim(c: Config) -> int:
+    """configuration_mamba2.py validate_architecture."""
+    inner, heads, dim = c.integer("expand") * c.integer("hidden_size"), c.integer("num_heads"), c.integer("head_dim")
+    if dim * heads != inner:
+        raise c.refuse("head_dim", f"expand * hidden_size, which is {inner}, over num_heads {heads}, without rest", dim)
+    return dim
+
+
 PLAIN_MAMBA2: Fields = {
     "mamba_num_heads": integer("num_heads"),
-    "mamba_head_dim": integer("head_dim"),
+    "mamba_head_dim": _plain_head_dim,
     "mamba_num_groups": integer("n_groups"),
     "mamba_state_dim": integer("state_size"),
     "mamba_conv_kernel_dim": integer("conv_kernel"),
