@@ -16,6 +16,8 @@ from symsim.inputs.run import LENGTHS, asks_run, in_use
 
 # a run of a day then takes three years
 _LEAST_WORKING = 1e-3
+# by how much the formulas' series (symsim/cost/run.py) may make the share of useful time too large
+_SERIES = 0.01
 _OPTIONAL = {"cost": "cost_usd", "energy": "energy_mwh", "carbon": "co2_kg"}
 
 
@@ -105,12 +107,25 @@ def run_of(at: Evaluation, start: date | None = None) -> Run | None:
     if known["working"] < _LEAST_WORKING:
         between, lost = known["between"], known["lost"]
         raise InputError(f"the ranks fail every {between:.4g} s and a failure costs {lost:.4g} s, so that the run never ends: see mtbf, t_save")
+    if (failures := _failures_beyond(known)) is not None:
+        raise InputError(f"{failures}, more than the formulas of a run are good for (to 1 %): see mtbf, t_save")
     if known["tokens"] < 1 or float(at.overrides.get("days", math.inf)) * 86400 < known["step"]:
         name = next(name for name in LENGTHS if name in at.overrides)
         raise InputError(f"{name}={float(at.overrides[name]):g} is less than a step of the run")
     if start is not None and made.days >= (date.max - start).days:
         raise InputError(f"the run takes {made.days:.3g} days: from {start} on that is beyond the calendar")
     return made
+
+
+def _failures_beyond(known: dict[str, float]) -> str | None:
+    """Failures in an interval with its checkpoint, and in what one costs besides, where Daly's exponentials are more than 1 % above their series."""
+    interval, restart = known["again"], known["idle"] / known["between"]
+    exact = known["interval"] / known["between"] * math.exp(-restart) / math.expm1(interval)
+    return (
+        None
+        if known["working"] <= (1 + _SERIES) * exact
+        else f"there are {interval:.3g} failures in an interval and its checkpoint, and {restart:.3g} in a restart"
+    )
 
 
 def day_of(text: str) -> date:

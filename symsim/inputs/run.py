@@ -121,6 +121,8 @@ def check_run(given: Mapping[str, Any]) -> None:
     if not lengths:
         first = next(name for name in RUN if name in given)
         raise InputError(f"--set {first} is of a run, and nothing says how long it is: give tokens, steps or days")
+    if "eval_iters" in given and "eval_interval" not in given:
+        raise InputError("--set eval_iters says how many batches an evaluation has, and nothing says when there is one: give eval_interval")
     for group in (LENGTHS, ("save_interval", "t_save"), ("B_store", "B_save")):
         both = [name for name in group if name in given]
         if len(both) > 1:
