@@ -134,6 +134,7 @@ def test_adapters_on_four_bits_are_said() -> None:
     assert found["quantize_base"] == "nf4_double"
     assert (found["tuner_type"], found["lora_rank"], found["lora_dropout"], found["target_modules"]) == ("lora", 32, 0.05, ["all_linear"])
     assert found["zero"] == 2 and found["overlap_grad_reduce"] and found["optimizer_bits"] == 8
+    assert "fp32_embedding_moments" not in found
     assert told["deepspeed"].fate == "derived" and told["optimizer"].fate == "mapped"
 
 

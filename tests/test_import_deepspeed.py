@@ -48,6 +48,17 @@ def rows(made: Job) -> dict[str, Any]:
     return {row.key: row for row in made.rows}
 
 
+def test_eight_bits_of_the_trainer(tmp_path: Path) -> None:
+    """Embeddings keep 32 bits where the Trainer's parameters are the model's own; an optimizer of the JSON has its own bits."""
+    trainer, found = {"optim": "adamw_bnb_8bit", "per_device_train_batch_size": 1}, {}
+    for stage in (0, 1, 3):
+        strategy = job(tmp_path, {"zero_optimization": {"stage": stage}}, trainer).strategy or {}
+        found[stage] = (strategy["optimizer_bits"], strategy.get("fp32_embedding_moments", False))
+    assert found == {0: (8, True), 1: (8, False), 3: (8, False)}
+    own = job(tmp_path, {"optimizer": {"type": "AdamW"}}, trainer).strategy or {}
+    assert not {"optimizer_bits", "fp32_embedding_moments"} & own.keys()
+
+
 def test_a_recipe_of_the_trainer() -> None:
     made = load_job("deepspeed", str(FILES / "zero3" / "zero3_auto.json"), str(FILES / "zero3" / "training_args.yaml"), variables={"world": "16"})
     assert made.architecture is not None and made.architecture.name == "qwen2.5-7b"

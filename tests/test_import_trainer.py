@@ -79,7 +79,7 @@ def test_a_bound_of_the_norm_below_0_is_none() -> None:
 
 def test_optimizers() -> None:
     strategy, _, rows = read({"optim": "adamw_bnb_8bit"})
-    assert strategy["optimizer_bits"] == 8 and rows["optim"].fate == "mapped"
+    assert strategy["optimizer_bits"] == 8 and strategy["fp32_embedding_moments"] and rows["optim"].fate == "mapped"
     assert read({"optim": "galore_adamw_layerwise"})[2]["optim"].fate == "not_modelled"
     assert read({"adafactor": True})[0]["optimizer"] == "adafactor"
     found = {"lion_8bit": ("lion", 8), "adamw_torch_4bit": ("adam", 4), "apollo_adamw": ("apollo", 32), "galore_adamw_8bit": ("galore", 8)}

@@ -144,6 +144,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "allocator_in_use": (DENSE, {}, 0.9),
     "optimizer": (DENSE, {}, "sgd"),
     "optimizer_bits": (DENSE, {}, 8),
+    "fp32_embedding_moments": (DENSE, {"optimizer_bits": 8}, True),
     "local_step_clipper": (DENSE, {"optimizer": "zero_one_adam", "dp": 8, "zero": 0}, 4),
     "optimizer_rank": (DENSE, {"optimizer": "galore"}, 256),
     "muon_tp_mode": (DENSE, {"optimizer": "muon", "tp": 2}, "distributed"),

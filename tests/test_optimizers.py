@@ -78,6 +78,25 @@ def test_states_of_every_parameter_alike() -> None:
     assert kept(made("lion", optimizer_bits=8)) == n * (1 + Fraction(4, 256))
 
 
+def test_moments_of_embeddings_in_fp32() -> None:
+    """transformers' create_optimizer asks bitsandbytes for 32 bits of every nn.Embedding: of a table, also a tied one, but not of an output layer."""
+    n, each = IN_MATRICES + IN_TABLES + VECTORS, 1 + Fraction(4, 256)
+    assert kept(made(optimizer_bits=8, fp32_embedding_moments=True)) == 2 * ((n - V * H) * each + V * H * 4)
+    assert kept(made("lion", optimizer_bits=8, fp32_embedding_moments=True)) == (n - V * H) * each + V * H * 4
+    narrow, wide = (
+        derive(load_model("gpt2").architecture, Strategy(fusion="eager", zero=0, optimizer_bits=8, fp32_embedding_moments=w)) for w in (0, 1)
+    )
+    assert kept(wide) - kept(narrow) == 2 * (50257 + 1024) * 768 * (4 - each)
+    shared = [kept(made(optimizer_bits=8, fp32_embedding_moments=w, zero=1, dp=2)) for w in (False, True)]
+    assert shared[1] - shared[0] == V * H * (4 - each)
+    at = load_system("h100-sxm")
+    of_update = [
+        float(derive(load_model("gpt2").architecture, Strategy(fusion="eager", optimizer_bits=8, fp32_embedding_moments=w), system=at).value("t_opt"))
+        for w in (0, 1)
+    ]
+    assert of_update[1] > of_update[0]
+
+
 def test_states_by_shape() -> None:
     factors = sum(r + c for r, c in MATRICES + TABLES)
     assert kept(made("adafactor")) == 4 * (factors + VECTORS)
@@ -178,6 +197,11 @@ def test_the_update_takes_the_seconds_of_its_products_and_passes() -> None:
     ("given", "says"),
     [
         ({"optimizer": "sgd", "optimizer_bits": 8}, "optimizer_bits=8 needs an optimizer with moments, and sgd keeps none"),
+        (
+            {"fp32_embedding_moments": True},
+            "fp32_embedding_moments=true says which moments are in fp32 all the same, and needs optimizer_bits=8 or 4, of an optimizer that takes "
+            "every number alike, on the device",
+        ),
         ({"optimizer": "muon", "zero": 2, "dp": 2}, "optimizer=muon takes whole matrices on their owner, which zero=2 cuts; use zero=1"),
         ({"optimizer": "galore", "zero": 3, "dp": 2}, "optimizer=galore takes whole gradients, which zero=3 cuts; use zero=1"),
         (

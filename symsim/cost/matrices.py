@@ -21,7 +21,8 @@ from symsim.placement.mesh import local_size
 @dataclass(frozen=True)
 class Weight:
     """A parameter of a rank, `times` on the stage: elements in all, and as `count` matrices of rows and columns (rows ONE: a vector). split:
-    whether tensor parallelism cuts its rows or its columns. vocabulary: a table or the output layer."""
+    whether tensor parallelism cuts its rows or its columns. vocabulary: a table or the output layer. looked_up: rows of it are read, and nothing is
+    multiplied by it (torch.nn.Embedding)."""
 
     elements: Expr
     times: Expr
@@ -31,6 +32,7 @@ class Weight:
     columns: Expr = ONE
     split: str = ""
     vocabulary: bool = False
+    looked_up: bool = False
 
     @property
     def matrix(self) -> bool:
@@ -76,8 +78,9 @@ def _weight(placed: Placed, tensor: Tensor, times: Expr) -> Weight:
     says = next((e for op in placed.block.ops for e in op.einsums if tensor.name in op.inputs and set(e.operands[1]) == set(tensor.dims)), None)
     held = elements(placed, tensor.name)
     vocabulary = "V" in tensor.dims or tensor.role == "table"
+    looked_up = says is None and tensor.module == "embedding" and len(tensor.dims) > 1
     if len(tensor.dims) < 2 or (says is None and not vocabulary):
-        return Weight(held, times, expert, vocabulary=vocabulary)
+        return Weight(held, times, expert, vocabulary=vocabulary, looked_up=looked_up)
     chosen = [d for d, _ in says.chosen] if says else []
     columns = list(says.contracted) if says else [d for d in tensor.dims if d != tensor.dims[0]]
     rows = [d for d in tensor.dims if d not in (*chosen, *columns)]
@@ -90,4 +93,4 @@ def _weight(placed: Placed, tensor: Tensor, times: Expr) -> Weight:
 
     tensor_axes = {"tp", "etp"}
     split = next((side for side, dims in (("rows", rows), ("columns", columns)) if any(tensor_axes & set(layout.get(d, ())) for d in dims)), "")
-    return Weight(held, times, expert, local(chosen), local(rows), local(columns), split, vocabulary)
+    return Weight(held, times, expert, local(chosen), local(rows), local(columns), split, vocabulary, looked_up)

@@ -112,7 +112,7 @@ def _bytes_saved(lowered: Lowered) -> Expr:
     only_main = strategy.zero == 3 and lowered.profile.assumptions["fsdp_parameters"] == "main"
     trained = symbol("N_trained" if some_frozen(lowered) else "N")
     weights = trained * WIDTHS[main_type(strategy) if only_main else parameter_type(strategy)]
-    if not OPTIMIZERS[strategy.optimizer].by_shape:
+    if not OPTIMIZERS[strategy.optimizer].by_shape and not strategy.fp32_embedding_moments:
         return weights + trained * state_bytes(strategy, updates_parameters=only_main)
     held = ZERO
     for expert in (False, True):

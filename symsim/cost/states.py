@@ -63,9 +63,16 @@ def states(lowered: Lowered, *, expert: bool, updates_parameters: bool = False) 
     shard = shards(lowered, expert and expert_groups(lowered)).owners if lowered.mesh.placement.stores["optimizer states"] else ONE
     held = trained_part(lowered, "expert" if expert else "dense")
     alike = held * state_bytes(strategy, updates_parameters=updates_parameters) / shard + error_bytes(lowered, expert=expert)
+    if strategy.fp32_embedding_moments and not expert:
+        alike = alike + _wider(strategy) * sum((w.elements * w.times for w in weights_of(lowered) if w.looked_up), ZERO) / shard
     if not OPTIMIZERS[strategy.optimizer].by_shape:
         return alike
     return alike + sum((_of_weight(strategy, w, shard) * w.times for w in weights_of(lowered) if w.expert == expert), ZERO)
+
+
+def _wider(strategy: Strategy) -> int | Fraction:
+    """Bytes an element that moments in fp32 have more than those in blocks (transformers trainer.py create_optimizer, optim_bits of nn.Embedding)."""
+    return len(OPTIMIZERS[strategy.optimizer].moments) * (4 - bytes_of_blocks(strategy.optimizer_bits))
 
 
 def taken_as_matrix(strategy: Strategy, weight: Weight) -> bool:

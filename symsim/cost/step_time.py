@@ -372,7 +372,7 @@ def _optimizer(lowered: Lowered, alone: bool = False) -> Quantity:
         passes = [] if alone else passes
         updated = owned * here
         if here:
-            by_shape = 2 * here * (states(lowered, expert=expert) - owned * alike) if row.by_shape else ZERO
+            by_shape = 2 * here * (states(lowered, expert=expert) - owned * alike) if row.by_shape or strategy.fp32_embedding_moments else ZERO
             moves = row.moves + moved_by_compiled_update(strategy, lowered.profile.assumptions)
             passes += [updated * (g + 2 * alike + moves + (0 if copied else 2 * low)) + by_shape] + ([updated * (4 + low)] if copied else [])
         if expert and lowered.profile.model.moe is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from symsim.algebra.key import of_stage
 from symsim.cost.collectives import groups, inside_unit
+from symsim.cost.matrices import weights_of
 from symsim.errors import InputError
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.json_object import json_object
@@ -116,6 +117,7 @@ CONDITIONAL = (
     "moe_router_load_balancing_type",
     "moe_z_loss",
     "optimizer_rank",
+    "fp32_embedding_moments",
     "local_step_clipper",
     "muon_tp_mode",
     "muon_num_ns_steps",
@@ -266,6 +268,7 @@ _SAME: Mapping[str, Callable[[Evaluation, Strategy], bool]] = {
     "fp8_wgrad": lambda result, other: result.strategy.fp8 == "none",
     "gradient_sync": lambda result, other: result.strategy.zero < 2,
     "moe_router_load_balancing_type": _one_rank_counts,
+    "fp32_embedding_moments": lambda result, other: not any(w.looked_up for w in weights_of(result.lowered)),
     "local_step_clipper": lambda result, other: not OPTIMIZERS[result.strategy.optimizer].local,
     "num_labels": lambda result, other: result.strategy.task_type in ("causal_lm", "embedding"),
     "optimizer_offload_device": lambda result, other: not result.strategy.optimizer_cpu_offload,

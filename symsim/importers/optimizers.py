@@ -25,6 +25,11 @@ class Update:
     fate: Fate = "mapped"
     why: str = ""
 
+    @property
+    def in_blocks(self) -> bool:
+        """Whether it is one of bitsandbytes with 8 bits, which may be told otherwise of single parameters."""
+        return self.bits == 8 and self.implementation == "fused" and self.optimizer != "galore"
+
     def apply(self, keys: Keys, key: str, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
         """Set what follows, and say so in the key's row."""
         strategy["optimizer"] = self.optimizer

@@ -157,6 +157,11 @@ def update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], ke
         if name not in OPTIMIZERS:
             raise keys.wrong(key, f"an optimizer of the Trainer ({nearest(name, list(OPTIMIZERS))})")
         OPTIMIZERS[name].apply(keys, key, strategy, assumptions)
+        embeds = strategy.get("tuner_type", "full") == "full" or "embedding" in (strategy.get("modules_to_save") or ())
+        if embeds and OPTIMIZERS[name].in_blocks:
+            strategy["fp32_embedding_moments"] = True
+            why = "; ".join(filter(None, (OPTIMIZERS[name].why, "moments of nn.Embedding in 32 bits (trainer.py create_optimizer)")))
+            keys.note(key, OPTIMIZERS[name].fate, "optimizer, fp32_embedding_moments", why)
     # the Trainer, and open-instruct, clip above 0 alone
     strategy["clip_grad"] = max(0.0, keys.number("max_grad_norm", 1.0, to="clip_grad"))
 

@@ -239,6 +239,9 @@ class Strategy(BaseModel):
     optimizer_bits: Literal[32, 8, 4] = Field(
         32, description="8, 4: moments in blocks of 256, 128 numbers with an fp32 scale each (bitsandbytes, torchao); 32: in the types below"
     )
+    fp32_embedding_moments: bool = Field(
+        False, description="optimizer_bits=8 or 4: moments of embedding tables stay in fp32, as the Hugging Face Trainer asks of bitsandbytes"
+    )
     local_step_clipper: Degree = Field(16, description="zero_one_adam: steps from one message to the next, as they are in the long run")
     optimizer_rank: Size = Field(128, description="galore, apollo: rows of a projected gradient")
     muon_tp_mode: Literal["blockwise", "duplicated", "distributed"] = Field(

@@ -25,6 +25,9 @@ def optimizer_states(_: Architecture, strategy: Strategy) -> None:
         raise InputError(f"optimizer_bits={strategy.optimizer_bits} needs an optimizer with moments, and {strategy.optimizer} keeps {row.meaning}")
     if strategy.optimizer_bits != 32 and (strategy.exp_avg_dtype or strategy.exp_avg_sq_dtype):
         raise InputError(f"optimizer_bits={strategy.optimizer_bits} says the type of moments, which exp_avg_dtype and exp_avg_sq_dtype do too")
+    if strategy.fp32_embedding_moments and (strategy.optimizer_bits == 32 or row.by_shape or strategy.optimizer_cpu_offload):
+        needed = "optimizer_bits=8 or 4, of an optimizer that takes every number alike, on the device"
+        raise InputError(f"fp32_embedding_moments=true says which moments are in fp32 all the same, and needs {needed}")
     if strategy.zero and row.compressed:
         raise InputError(f"optimizer={strategy.optimizer} keeps whole momenta on every rank, and zero={strategy.zero} cuts them; use zero=0")
     if strategy.sub_group_size is not None and strategy.zero != 3:

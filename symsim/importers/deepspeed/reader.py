@@ -317,6 +317,8 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
         if name not in OPTIMIZERS:
             raise keys.wrong("optimizer.type", f"an optimizer that DeepSpeed knows ({nearest(name, list(OPTIMIZERS))})")
         assumptions.pop("optimizer_implementation", None)
+        for states in ("optimizer_bits", "fp32_embedding_moments"):
+            strategy.pop(states, None)
         OPTIMIZERS[name].apply(keys, "optimizer.type", strategy, assumptions)
         params = keys.given["optimizer.params"].value if keys.has("optimizer.params") else None
         if name == "sgd" and isinstance(params, dict) and params.get("momentum") not in (None, 0, 0.0, "auto"):
@@ -335,6 +337,9 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
 def _zero(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
     stage = _stage(keys)
     strategy["zero"] = stage
+    if stage:
+        # its flat parameters are none of those that the Trainer names
+        strategy.pop("fp32_embedding_moments", None)
     if not stage and strategy["precision"] == "bf16" and strategy.get("pp", 1) > 1:
         _sharded_anyway(keys, strategy, assumptions)
     overlap = keys.flag("zero_optimization.overlap_comm", None, to="overlap_grad_reduce" if stage < 3 else "assume.fsdp_prefetch")
