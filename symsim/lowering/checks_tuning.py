@@ -111,8 +111,11 @@ def _targets(architecture: Architecture, strategy: Strategy) -> None:
     for field, name in [*(("target_modules", n) for n in strategy.target_modules), *(("exclude_modules", n) for n in strategy.exclude_modules or ())]:
         if name == ALL_LINEAR and field == "target_modules":
             continue
+        if name == ALL_LINEAR:
+            raise InputError("exclude_modules=all_linear leaves no linear map with an adapter; name those that have none")
         if name not in known:
-            raise InputError(f"{field}={cut(name)}: no linear map is called so: {nearest(name, [ALL_LINEAR, *known])}")
+            names = [*known] if field == "exclude_modules" else [ALL_LINEAR, *known]
+            raise InputError(f"{field}={cut(name)}: no linear map is called so: {nearest(name, names)}")
         if "lm_head" in known[name].of(Projection).labels and field == "target_modules":
             raise InputError(f"target_modules={name}: adapters beside the output layer are not modelled; modules_to_save=lm_head trains it whole")
         if field == "target_modules" and not framework.adapts_experts and of_its_own(known[name], architecture):
