@@ -308,6 +308,8 @@ def test_fused_kernels_keep_what_they_read() -> None:
         ("tuner_type=lora,exclude_modules=k_proj", "exclude_modules=k_proj: .* one product here"),
         ("exclude_modules=o_proj", "give tuner_type=lora or oft"),
         ("tuner_type=lora,target_modules=lm_head", "modules_to_save=lm_head trains it whole"),
+        ("fusion=eager,tuner_type=lora,target_modules=up_proj,exclude_modules=up_proj", "nothing is trained: exclude_modules leaves no adapter"),
+        ("fusion=eager,tuner_type=lora,exclude_modules=attention+gate_proj+up_proj+down_proj", "nothing is trained"),
         ("tuner_type=lora,exclude_modules=all_linear", "leaves no linear map with an adapter"),
         ("freeze_parameters=embeding", "did you mean 'embedding'"),
         ("freeze_parameters=layers.0-99", "has layers 0 to 31"),

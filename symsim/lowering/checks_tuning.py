@@ -37,7 +37,8 @@ def tuning(architecture: Architecture, strategy: Strategy) -> None:
         said = "whether a reference model's weights are on the host too is not known; give one of them"
         raise InputError(f"reference_models={strategy.reference_models} with offload_parameters=true: {said}")
     if tunes(strategy) and not trains_anything(architecture, strategy):
-        raise InputError("nothing is trained: freeze_parameters leaves no parameter; name what is in trainable_parameters")
+        left, given = ("freeze_parameters", "parameter") if strategy.tuner_type == "full" else ("exclude_modules", "adapter")
+        raise InputError(f"nothing is trained: {left} leaves no {given}; name what is in trainable_parameters")
 
 
 def _named_parameters(architecture: Architecture, strategy: Strategy) -> None:

@@ -22,7 +22,7 @@ from symsim.inputs.traced import once
 from symsim.inputs.tuning import TunedKind, is_trained, named, tunes
 from symsim.ir.block import Block, Tensor
 from symsim.ir.operations import LINEAR, Projection
-from symsim.lowering.adapt import is_target
+from symsim.lowering.adapt import is_target, module_names
 from symsim.lowering.lower import declared_alone
 from symsim.lowering.marked import names_of
 
@@ -84,9 +84,11 @@ def _trains(strategy: Strategy, block: Block, at: int, model: Architecture) -> b
 
 def _adapted(strategy: Strategy, block: Block, model: Architecture) -> bool:
     """Whether a linear map of the block has an adapter."""
-    framework, named_so = FRAMEWORKS[strategy.fusion], set(strategy.target_modules)
-    linear = [op for op in block.ops if strategy.tuner_type != "full" and op.kind in LINEAR]
-    return any(is_target(op, strategy, framework, model) or not named_so.isdisjoint(op.of(Projection).labels) for op in linear)
+    framework, named_so, excluded = FRAMEWORKS[strategy.fusion], set(strategy.target_modules), set(strategy.exclude_modules or ())
+    linear = [op for op in block.ops if strategy.tuner_type != "full" and op.kind in LINEAR and module_names(op).isdisjoint(excluded)]
+    # a framework may run each of joint maps by itself
+    left = [(op, labels) for op in linear if (labels := set(op.of(Projection).labels) - excluded)]
+    return any(is_target(op, strategy, framework, model) or not named_so.isdisjoint(labels) for op, labels in left)
 
 
 def _aside(strategy: Strategy, block: Block, at: int, model: Architecture) -> bool:
