@@ -311,6 +311,7 @@ IDLE = [
     *("cp_partition_mode=contiguous", "variable_seq_lengths=true", "deallocate_pipeline_outputs=false", "schedule=gpipe", "num_labels=4"),
     *("gradient_sync=last_microbatch", "prefetch_bucket_size=4000", "max_live_parameters=4000", "max_reuse_distance=4000", "fp8_wgrad=false"),
     *("param_persistence_threshold=4000", "local_step_clipper=4", "optimizer_offload_device=nvme", "moe_expert_rank_capacity_factor=2"),
+    "pp=2,num_microbatches=2,account_for_loss_in_pipeline_split=true",
     *("account_for_loss_in_pipeline_split=true", "account_for_embedding_in_pipeline_split=true", "trained_before=true"),
     *("fusion=eager,main_grads_dtype=bf16", "tuner_type=lora,freeze_parameters=norm", "tuner_type=lora,lora_expert_rank=4"),
     "fusion=eager,tuner_type=lora,quantize_base=nf4,quantize_experts=true",
@@ -319,6 +320,7 @@ IDLE_OF_EXPERTS = ["moe_router_load_balancing_type=aux_loss", "fusion=eager,tune
 IN_USE = [
     (DENSE, "cp=2,cp_partition_mode=contiguous,cp_comm_type=all_gather"),
     (DENSE, "pp=2,num_microbatches=2,variable_seq_lengths=true,deallocate_pipeline_outputs=false"),
+    (DENSE, "pp=4,num_microbatches=2,account_for_embedding_in_pipeline_split=true,account_for_loss_in_pipeline_split=true"),
     (DENSE, "num_microbatches=2,schedule=gpipe"),
     (DENSE, "task_type=seq_cls,num_labels=4"),
     (DENSE, "dp=2,zero=3,num_microbatches=2,gradient_sync=last_microbatch"),

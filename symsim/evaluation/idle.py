@@ -27,6 +27,7 @@ from symsim.lowering.adapt import EXPERT_RANK
 from symsim.lowering.checks import check
 from symsim.pipeline.schedules import schedule_of, schedule_sizes
 from symsim.pipeline.shared import groups_of_stages
+from symsim.pipeline.stages import stages
 from symsim.placement.sizes import values
 
 # Options that decide when things happen, and so show in times alone
@@ -238,6 +239,12 @@ def _one_rank_counts(result: Evaluation, other: Strategy) -> bool:
     return result.strategy.moe_router_load_balancing_type != "global_aux_loss" and result.strategy.tp == result.strategy.cp == 1
 
 
+def _same_split(result: Evaluation, other: Strategy) -> bool:
+    """Whether every stage has the layers that it has anyhow."""
+    own, there = (stages(result.model, strategy, result.model.mtp_num_layers) for strategy in (result.strategy, other))
+    return own == there
+
+
 def _nothing_gathered(result: Evaluation, other: Strategy) -> bool:
     """Whether parameters lie whole where they are used."""
     return result.strategy.zero != 3
@@ -276,7 +283,7 @@ _SAME: Mapping[str, Callable[[Evaluation, Strategy], bool]] = {
     "lora_expert_rank": _experts_without_adapters,
     **dict.fromkeys(("moe_expert_rank_capacity_factor", "quantize_experts"), _no_experts),
     **dict.fromkeys(("max_live_parameters", "max_reuse_distance", "param_persistence_threshold", "prefetch_bucket_size"), _nothing_gathered),
-    **dict.fromkeys(("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"), _one_stage),
+    **dict.fromkeys(("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"), _same_split),
     **dict.fromkeys(("deallocate_pipeline_outputs", "variable_seq_lengths"), _one_stage),
 }
 
