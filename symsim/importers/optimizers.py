@@ -31,7 +31,9 @@ class Update:
         return self.bits == 8 and self.implementation == "fused" and self.optimizer != "galore"
 
     def apply(self, keys: Keys, key: str, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
-        """Set what follows, and say so in the key's row."""
+        """Set what follows in place of another optimizer's, and say so in the key's row."""
+        for states in ("optimizer_bits", "fp32_embedding_moments"):
+            strategy.pop(states, None)
         strategy["optimizer"] = self.optimizer
         if self.bits != 32:
             strategy["optimizer_bits"] = self.bits

@@ -239,9 +239,7 @@ class Strategy(BaseModel):
     optimizer_bits: Literal[32, 8, 4] = Field(
         32, description="8, 4: moments in blocks of 256, 128 numbers with an fp32 scale each (bitsandbytes, torchao); 32: in the types below"
     )
-    fp32_embedding_moments: bool = Field(
-        False, description="optimizer_bits=8 or 4: moments of embedding tables stay in fp32, as the Hugging Face Trainer asks of bitsandbytes"
-    )
+    fp32_embedding_moments: bool = Field(False, description="optimizer_bits=8, 4: embeddings' moments stay in fp32 (HF Trainer, bitsandbytes)")
     local_step_clipper: Degree = Field(16, description="zero_one_adam: steps from one message to the next, as they are in the long run")
     optimizer_rank: Size = Field(128, description="galore, apollo: rows of a projected gradient")
     muon_tp_mode: Literal["blockwise", "duplicated", "distributed"] = Field(
@@ -429,9 +427,7 @@ class Strategy(BaseModel):
         None, description="flex: multiprocessors that an exchange takes; default: the backend's own, of deepep 20, of hybridep 24, or 8 between nodes"
     )
     moe_permute_fusion_into_hybridep: bool = Field(False, description="flex with hybridep: rows are sorted by expert inside the exchange")
-    moe_expert_capacity_factor: float | None = Field(
-        None, gt=0, le=LARGEST_SIZE, description="rows an expert takes, over the mean; dropless without it"
-    )
+    moe_expert_capacity_factor: float | None = Field(None, gt=0, le=LARGEST_SIZE, description="rows an expert takes, over the mean; else dropless")
     moe_expert_rank_capacity_factor: float | None = Field(
         None, gt=0, le=LARGEST_SIZE, description="flex with hybridep: rows that memory is set aside for on a rank, over the mean, however many arrive"
     )

@@ -317,8 +317,6 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
         if name not in OPTIMIZERS:
             raise keys.wrong("optimizer.type", f"an optimizer that DeepSpeed knows ({nearest(name, list(OPTIMIZERS))})")
         assumptions.pop("optimizer_implementation", None)
-        for states in ("optimizer_bits", "fp32_embedding_moments"):
-            strategy.pop(states, None)
         OPTIMIZERS[name].apply(keys, "optimizer.type", strategy, assumptions)
         params = keys.given["optimizer.params"].value if keys.has("optimizer.params") else None
         if name == "sgd" and isinstance(params, dict) and params.get("momentum") not in (None, 0, 0.0, "auto"):
@@ -338,17 +336,14 @@ def _zero(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> 
     stage = _stage(keys)
     strategy["zero"] = stage
     if stage:
-        # its flat parameters are none of those that the Trainer names
-        strategy.pop("fp32_embedding_moments", None)
+        strategy.pop("fp32_embedding_moments", None)  # its flat parameters are none of those that the Trainer names
     if not stage and strategy["precision"] == "bf16" and strategy.get("pp", 1) > 1:
         _sharded_anyway(keys, strategy, assumptions)
-    overlap = keys.flag("zero_optimization.overlap_comm", None, to="overlap_grad_reduce" if stage < 3 else "assume.fsdp_prefetch")
+    hidden = "overlap_grad_reduce" if stage < 3 else "assume.fsdp_prefetch"
+    overlap = keys.flag("zero_optimization.overlap_comm", None, to=hidden)
     if overlap is None:
         overlap = stage == 3
-        word = "on" if overlap else "off"
-        keys.note(
-            "zero_optimization.overlap_comm", "derived", "overlap_grad_reduce" if stage < 3 else "assume.fsdp_prefetch", f"{word} at stage {stage}"
-        )
+        keys.note("zero_optimization.overlap_comm", "derived", hidden, f"{'on' if overlap else 'off'} at stage {stage}")
     if stage < 3:
         strategy["overlap_grad_reduce"] = overlap
         _reductions(keys, stage, assumptions)
