@@ -193,6 +193,13 @@ def test_the_update_takes_the_seconds_of_its_products_and_passes() -> None:
     assert seconds["lamb"] - seconds["adam"] == pytest.approx(moved, rel=0.25)
 
 
+def test_parameters_that_kernels_take_beside_tensors() -> None:
+    """xIELU's two numbers and Gemma 4's scale of every expert are read by no product."""
+    for name, model_name in (("galore", "apertus-8b"), ("adafactor", "apertus-8b"), ("came", "gemma-4-26b-a4b")):
+        result = derive(load_model(model_name).architecture, Strategy(fusion="eager", optimizer=name), system=load_system("h200-sxm"))
+        assert result.value("memory.optimizer") > 0 and result.stage_numbers(result.stages[0])["M_at_optimizer"] > 0
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [

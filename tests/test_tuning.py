@@ -346,6 +346,15 @@ def test_heads_of_classes_that_project_are_refused(model: str, task: str) -> Non
     assert derived(model, "task_type=token_cls,num_labels=3").value("N_lm_head") == 3 * 768 + 3
 
 
+def test_rotations_in_layers_of_several_widths() -> None:
+    """31/2 numbers an input: 2816 inputs of queries, keys, values (none in full layers), gate, up and router, 2112 of down, 4096 or 8192."""
+    local, full = 6 * 2816 + 2112 + 4096, 5 * 2816 + 2112 + 8192
+    assert derived("gemma-4-26b-a4b", "fusion=eager,tuner_type=oft").value("params.trained") == (25 * local + 5 * full) * 31 // 2
+    # kinds of layers whose names are of several words
+    with pytest.raises(InputError, match="does not divide the 2560 inputs of"):
+        derived("gemma-4-e4b", "fusion=eager,tuner_type=oft,oft_block_size=48")
+
+
 def test_an_update_in_backward_says_which_sharding_it_has() -> None:
     with pytest.raises(InputError, match="give zero=3, or zero=0 with dp=1"):
         derived("llama3-8b", "fusion=eager,optimizer_in_bwd=true,clip_grad=0")

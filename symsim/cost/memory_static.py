@@ -348,11 +348,13 @@ def _looped(rank: Rank, own: int) -> Expr:
 
 
 def _updated(rank: Rank, name: str) -> list[Expr]:
-    """Elements of a block's trained parameters on one rank, in the order of modules: norms stand behind the others."""
+    """Elements of a block's trained parameters on one rank, in the order of modules: norms stand behind the others, and behind these what kernels
+    take besides tensors (xIELU's two numbers, a scale of every expert)."""
     block, placed = rank.lowered.blocks[name].placed.block, rank.lowered.blocks[name].placed
-    read = [t for op in block.ops for t in op.inputs]
+    read = list(dict.fromkeys(t for op in block.ops for t in op.inputs))
+    at = {t: (block.tensors[t].module == "norm", n) for n, t in enumerate(read)}
     sizes = []
-    for tensor in sorted((t for t in counted_parameters(placed) if t.gradient), key=lambda t: (t.module == "norm", read.index(t.name))):
+    for tensor in sorted((t for t in counted_parameters(placed) if t.gradient), key=lambda t: at.get(t.name, (True, len(read)))):
         expert = "E" in tensor.dims and expert_groups(rank.lowered)
         split = rank.lowered.mesh.placement.stores["optimizer states"]
         shard = shards(rank.lowered, expert).owners if split else ONE

@@ -8,6 +8,7 @@ from symsim.frameworks.choices import FRAMEWORKS
 from symsim.frameworks.eager_modules import of_its_own
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.trained import respelt
 from symsim.inputs.tuning import PROJECTED, named, tunes
 from symsim.ir.block import Op
 from symsim.ir.operations import LINEAR, Projection
@@ -15,6 +16,7 @@ from symsim.lowering.adapt import ALL_LINEAR, is_target, module_names
 from symsim.lowering.lower import declared_alone
 from symsim.lowering.shares import divisors
 from symsim.lowering.tuned import parameters_named, trains_anything
+from symsim.pipeline.stages import sizes_of_kinds
 from symsim.placement.sizes import values
 
 
@@ -88,7 +90,7 @@ def _rotated(architecture: Architecture, strategy: Strategy) -> None:
     if strategy.autocast:
         raise InputError("tuner_type=oft with autocast=true is not modelled: rotations would be cast for every map; give autocast=false")
     # sizes of the model alone: with those of the strategy the rule would read each of them, at every point of a grid
-    framework, at = FRAMEWORKS[strategy.fusion], values(architecture, Strategy())
+    framework, at = FRAMEWORKS[strategy.fusion], values(architecture, Strategy()) | sizes_of_kinds(respelt(architecture))
     for block in declared_alone(architecture).values():
         for op in block.ops:
             if op.kind not in LINEAR or not is_target(op, strategy, framework, architecture):
