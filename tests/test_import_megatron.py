@@ -72,7 +72,8 @@ def argument_list(case: dict[str, Any]) -> list[str]:
     if p["vpp"] and "pipeline_model_parallel_layout" not in given:
         words += ["--num-layers-per-virtual-pipeline-stage", str(m["num_layers"] // p["pp"] // p["vpp"])]
     words += ["--micro-batch-size", str(result.get("micro_batch_size", 1)), "--seq-length", str(result.get("seq_length", 4096))]
-    words += [] if case["config"].get("fused") else ["--attention-backend", "unfused"]
+    # those called fused have another module in the place of the local attention
+    words += ["--use-flash-attn"] if case["config"].get("fused") else ["--attention-backend", "unfused"]
     for name, value in given.items():
         if name in ("moe_token_dispatcher_type", "bias_activation_fusion"):
             continue
@@ -276,6 +277,20 @@ def test_what_an_argument_becomes(words: str, option: str | None, value: object)
         assert (found.strategy["precision"], found.strategy["grad_reduce_in_fp32"]) == ("fp16", False)
     else:
         assert found.strategy.get(option) == value
+
+
+@pytest.mark.parametrize(
+    ("words", "kernel"),
+    [
+        ("--transformer-impl local", "math"),
+        ("--transformer-impl local --attention-backend flash", "math"),
+        ("--transformer-impl local --use-flash-attn", None),
+        ("--transformer-impl transformer_engine", None),
+        ("--attention-backend unfused --use-flash-attn", "math"),
+    ],
+)
+def test_the_local_modules_have_an_attention_of_their_own(words: str, kernel: str | None) -> None:
+    assert job(*DENSE, *words.split()).assumptions.get("attention_kernel") == kernel
 
 
 def test_layers_of_several_kinds() -> None:
@@ -560,6 +575,70 @@ VALUES: dict[str, Any] = {
     **{"max_seqlen_per_dp_cp_rank": 4096, "tensor_parallel_num_weight_shards": 2, "gtp_weight_remat_size": 2},
     **{"expert_tensor_parallel_num_weight_shards": 1, "expert_gtp_weight_remat_size": 1},
 }
+
+
+CONFIGURED = """\
+language_model:
+  num_layers: 8
+  hidden_size: 1024
+  num_attention_heads: 16
+  ffn_hidden_size: null
+  add_bias_linear: false
+  gated_linear_unit: false
+  bias_swiglu_fusion: false
+  bias_activation_fusion: true
+  activation_func: swiglu
+  num_moe_experts: null
+model_parallel:
+  tensor_model_parallel_size: 2
+  pipeline_model_parallel_size: 2
+  virtual_pipeline_model_parallel_size: 2
+  sequence_parallel: true
+  bf16: true
+  fp16: false
+  deallocate_pipeline_outputs: false
+  overlap_p2p_comm: false
+num_layers_per_virtual_pipeline_stage: null
+micro_batch_size: 2
+global_batch_size: 16
+seq_length: 512
+max_position_embeddings: 512
+vocab_size: 1000
+swiglu: false
+optimizer: adam
+accumulate_allreduce_grads_in_fp32: false
+align_param_gather: false
+scatter_gather_tensors_in_pipeline: true
+retriever_seq_length: 256
+untie_embeddings_and_output_weights: true
+position_embedding_type: rope
+"""
+
+
+def test_a_file_that_stands_instead_of_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "gpt.yaml").write_text(CONFIGURED)
+    (tmp_path / "train.sh").write_text("torchrun --nproc_per_node 8 pretrain_gpt.py --yaml-cfg conf/gpt.yaml --seq-length 4096 --split 1,0,0")
+    both = job(str(tmp_path / "train.sh"), str(tmp_path / "gpt.yaml"))
+    assert both.architecture is not None and both.architecture.mlp.gated and both.architecture.mlp.ffn_hidden_size == 2688
+    assert (both.strategy["tp"], both.strategy["pp"], both.strategy["dp"], both.strategy["seq_length"]) == (2, 2, 2, 512)
+    # yaml_arguments.py sets these whatever the file says
+    assert not {"vpp", "deallocate_pipeline_outputs", "grad_reduce_in_fp32"} & both.strategy.keys()
+    assert both.strategy["bias_activation_fusion"] is False
+    fates = {row.key: row.fate for row in both.rows}
+    assert fates["swiglu"] == fates["--seq-length"] == fates["accumulate_allreduce_grads_in_fp32"] == "no_cost_effect"
+    alone = job(str(tmp_path / "gpt.yaml"), "--world-size", "8")
+    assert (alone.strategy, alone.architecture.mlp) == (both.strategy, both.architecture.mlp)
+    with pytest.raises(InputError, match="yaml_cfg=conf/gpt.yaml: a file of arguments; give it as an input"):
+        job(str(tmp_path / "train.sh"), "--vocab-size", "1000")
+
+
+def test_arguments_of_older_versions_and_of_retrieval() -> None:
+    words = "--align-param-gather --no-scatter-gather-tensors-in-pipeline --renormalize-blend-weights --s3-cache-path d --retriever-seq-length 256"
+    rows = [row for row in job(*DENSE, *words.split()).rows if row.key in words.split()]
+    assert [row.fate for row in rows] == ["no_cost_effect"] * 5
+    for name in ("--retro-add-retriever", "--pipeline-model-parallel-split-rank 2"):
+        with pytest.raises(InputError, match="leave it out for"):
+            job(*DENSE, *name.split())
 
 
 def test_every_field_of_the_seed_has_its_row() -> None:

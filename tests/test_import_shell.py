@@ -8,6 +8,7 @@ import pytest
 
 from symsim.errors import InputError
 from symsim.importers.shell.calls import called
+from symsim.importers.shell.command import which
 from symsim.importers.shell.options import options
 from symsim.importers.shell.reader import Command, commands, scripts
 from symsim.importers.shell.slurm import scheduled
@@ -510,3 +511,22 @@ def test_slurm_names_accelerators_of_a_node_where_they_are_asked_for_so() -> Non
     """sbatch's --gpus-per-node sets it, --gres does not (slurm.schedmd.com/sbatch.html, output environment variables)."""
     assert scheduled("#SBATCH --gpus-per-node=4\n")["SLURM_GPUS_PER_NODE"] == "4"
     assert "SLURM_GPUS_PER_NODE" not in scheduled("#SBATCH --gres=gpu:4\n")
+
+
+def test_a_loop_on_a_command_that_only_a_run_could_answer_has_no_known_turns() -> None:
+    waiting = "while kill -0 $PID; do\n" + "  sync a b\n" * 12 + "done\ntrain\n"
+    assert [[word.text for word in one.words] for one in commands(waiting, "s.sh")].count(["sync", "a", "b"]) == 12
+
+
+def test_statements_of_scripts_that_a_script_starts_are_counted_with_its_own(tmp_path: Path) -> None:
+    (tmp_path / "one.sh").write_text("a\n" * 400)
+    (tmp_path / "all.sh").write_text("for i in " + "1 " * 100 + "; do\n  bash one.sh\ndone\n")
+    with pytest.raises(InputError, match="too long to be followed"):
+        commands((tmp_path / "all.sh").read_text(), str(tmp_path / "all.sh"))
+
+
+def test_what_decides_between_commands_is_known() -> None:
+    text = "for one in 4 8; do\n  if [[ $TASK -eq $one ]]; then\n    train.py --a $one\n  fi\ndone\n"
+    found = [one for one in commands(text, "s.sh") if one.words[0].text == "train.py"]
+    assert len(found) == 2 and which(found) == "the script decides by s.sh:2: $TASK has no value; --var TASK=VALUE gives it"
+    assert which(commands("train.py --a 4\ntrain.py --a 8\n", "s.sh")) == "leave one of them"

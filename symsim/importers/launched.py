@@ -11,6 +11,7 @@ from typing import Any
 
 from symsim.errors import InputError, cut
 from symsim.importers.keys import Unresolved, natural
+from symsim.importers.shell.command import which
 from symsim.importers.shell.options import options
 from symsim.importers.shell.reader import Command, commands
 from symsim.importers.shell.scope import Word
@@ -39,7 +40,8 @@ def read_script(path: str, variables: Mapping[str, str], starts: Starts, told: s
     if not found:
         raise InputError(f"{path}: {told}")
     if len(found) > 1:
-        raise InputError(f"{path}: {len(found)} commands train (lines {', '.join(str(one.line) for one, _ in found[:8])}); leave one of them")
+        lines = ", ".join(str(one.line) for one, _ in found[:8])
+        raise InputError(f"{path}: {len(found)} commands train (lines {lines}); {which([one for one, _ in found])}")
     command, start = found[0]
     before = tuple(command.words[:start])
     return Launched(_arguments(command, command.words[start:], path), _ranks(command, before), before)

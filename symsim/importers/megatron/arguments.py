@@ -9,6 +9,7 @@ from __future__ import annotations
 FLAGS = frozenset(
     """
     account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split accumulate_allreduce_grads_in_fp32 add_qkv_bias adlr_autoresume
+    align_param_gather
     allow_ambiguous_pad_tokens apply_layernorm_1p apply_query_key_layer_scaling apply_residual_connection_post_layernorm apply_wd_to_qk_layernorm
     async_ckpt_use_cpu_shm async_save async_tensor_model_parallel_allreduce attention_output_gate attention_softmax_in_fp32 auto_detect_ckpt_format
     batch_invariant_mode bert_no_binary_head bf16 biencoder_shared_query_context_model cache_mla_latents calc_ft_timeouts calculate_per_token_loss
@@ -63,14 +64,16 @@ FLAGS = frozenset(
     no_pin_cpu_params no_position_embedding no_query_key_layer_scaling no_rl_inference_logprobs_is_correction
     no_rl_offload_inference_model_weights_when_idle no_rl_partial_rollouts no_rl_persist_cuda_graphs no_rl_skip_bos_token no_rl_training_cuda_graphs
     no_rl_use_sequence_packing no_rl_verify_model_weights_swap no_rope_fusion no_save_optim no_save_rng no_save_tokenizer_assets
-    no_scaled_masked_softmax_fusion no_strict_fsdp_dtensor_load no_tokenizer_sentencepiece_ignore_extra_whitespaces no_tp_comm_bulk_dgrad
+    no_scaled_masked_softmax_fusion no_scatter_gather_tensors_in_pipeline
+    no_strict_fsdp_dtensor_load no_tokenizer_sentencepiece_ignore_extra_whitespaces no_tp_comm_bulk_dgrad
     no_tp_comm_bulk_wgrad no_tp_comm_overlap_ag no_tp_comm_overlap_rs no_tp_comm_split_ag no_tp_comm_split_rs no_use_layer_wise_param_layout
     no_use_tokenizer_model_from_checkpoint_args no_yarn_correction_range_round_to_int nvtx_ranges one_logger_async openai_gelu optimizer_cpu_offload
     optimizer_cuda_graph otel_enabled output_bert_embeddings overlap_cpu_optimizer_d2h_h2d overlap_dispatch_backward_with_experts_wgrad
     overlap_grad_reduce overlap_moe_expert_parallel_comm overlap_p2p_communication_warmup_flush overlap_param_gather
     overlap_param_gather_with_optimizer_step override_opt_param_scheduler perform_rl_step profile pytorch_profiler_collect_callstack
     pytorch_profiler_collect_chakra pytorch_profiler_collect_shapes qk_clip qk_l2_norm qk_layernorm quick_geglu recompute_activations
-    record_memory_history record_shapes replication reset_attention_mask reset_position_ids retriever_score_scaling
+    record_memory_history record_shapes renormalize_blend_weights replication reset_attention_mask reset_position_ids retriever_score_scaling
+    retro_add_retriever retro_attention_gate retro_no_verify_neighbor_count
     reuse_grad_buf_for_mxfp8_param_ag rl_durable_rollout_bank rl_inference_logprobs_is_correction rl_offload_inference_model_weights_when_idle
     rl_offload_optimizer_during_inference rl_partial_rollouts rl_persist_cuda_graphs rl_profile rl_skip_bos_token rl_training_cuda_graphs
     rl_use_sequence_packing rl_verify_model_weights_swap rotary_interleaved run_workload_inspector_server sequence_parallel sft skip_train
@@ -171,7 +174,7 @@ SWITCHED_OFF = {
     "flight_recorder_include_only_active": "no_flight_recorder_include_only_active",
     "flight_recorder_extra_dump_on_exec": "no_flight_recorder_extra_dump_on_exec",
     "overlap_p2p_comm": "no_overlap_p2p_communication",
-    "align_param_gather": "no_align_param_gather",
+    "scatter_gather_tensors_in_pipeline": "no_scatter_gather_tensors_in_pipeline",
     "use_layer_wise_param_layout": "no_use_layer_wise_param_layout",
     "gradient_reduce_div_fusion": "no_gradient_reduce_div_fusion",
     "torch_fsdp2_reshard_after_forward": "torch_fsdp2_no_reshard_after_forward",

@@ -217,6 +217,16 @@ GAPS: dict[str, Silent] = {
     ),
     **silent(
         "refused",
+        "an encoder before a decoder is not modelled; leave it out for a decoder alone",
+        "pipeline_model_parallel_split_rank",
+    ),
+    **silent(
+        "refused",
+        "a retriever beside the model is not modelled; leave it out for the decoder alone",
+        "retro_add_retriever",
+    ),
+    **silent(
+        "refused",
         "a file of arguments; give it as an input, symsim import megatron FILE, not as an argument",
         "yaml_cfg",
     ),

@@ -82,7 +82,7 @@ TABLE: Mapping[str, Silent] = {
     **silent("no_cost_effect", "read by no step of today's engine", "zero_reduce_scatter zero_contigious_gradients split_transformers tile_factor"),
     **silent("no_cost_effect", "where ZeRO-3's parameters are made; the JSON's offload_param says where they stay", "remote_device use_pin_memory"),
     **silent("no_cost_effect", "a test for one rank of sequence parallelism, and of the zero-bubble order", "force_ds_sequence_parallel"),
-    **silent("no_cost_effect", "as many bytes over a link, in another order", "no_scatter_gather_tensors_in_pipeline enable_zbh1_exact_semantics"),
+    **silent("no_cost_effect", "as many bytes over a link, in another order", "enable_zbh1_exact_semantics"),
     **silent(
         "no_cost_effect", "factors of muP, and the shapes that it compares with", "mup mup_input_mult mup_attn_mult mup_output_mult load_base_shapes"
     ),
@@ -99,10 +99,6 @@ TABLE: Mapping[str, Silent] = {
     **silent("not_modelled", _TAUGHT, "mos kd"),
     **silent("no_cost_effect", "read with mos or kd", "kd_alpha_ce kd_beta_ce kd_temp num_layers_teacher num_experts_teacher"),
     **silent("no_cost_effect", "read with mos or kd", "hidden_size_teacher num_attention_heads_teacher"),
-    **silent("refused", "an encoder before a decoder is not modelled; leave it out for a decoder alone", "pipeline_model_parallel_split_rank"),
-    **silent("refused", "a retriever beside the model is not modelled; leave it out for the decoder alone", "retro_add_retriever"),
-    **silent("no_cost_effect", "read with retro_add_retriever", "retro_workdir retro_cyclic_train_iters retro_encoder_layers"),
-    **silent("no_cost_effect", "read with retro_add_retriever", "retro_encoder_hidden_dropout retro_encoder_attention_dropout retriever_seq_length"),
     **silent("refused", "a stage of the embedding; leave it out, and give pipeline_model_parallel_layout: E|tt|ttL", "standalone_embedding_stage"),
     **silent("refused", "the name of experts before num_experts was a list; give num_experts", "num_experts_switch"),
 }

@@ -62,11 +62,15 @@ def _reduction(read: Settings, name: str) -> None:
     keys, options = read.keys, read.options
     narrow = keys.flag("grad_reduce_in_bf16", False, to="grad_reduce_in_fp32", why="the opposite")
     full = keys.flag("accumulate_allreduce_grads_in_fp32", None, to="grad_reduce_in_fp32")
-    # training/arguments.py validate_args: bf16 switches it on by itself where the update reads gradients in fp32
     short = read.dialect == "arguments" and keys.choice("main_grads_dtype", DTYPES, None, to="main_grads_dtype") == "bf16"
+    if full is False and read.dialect == "arguments":
+        # training/arguments.py validate_args, yaml_arguments.py: bf16 switches it on by itself where the update reads gradients in fp32
+        full = None
+        if name == "bf16" and not (narrow or short):
+            keys.note("accumulate_allreduce_grads_in_fp32", "no_cost_effect", why="bf16 switches it on by itself")
     if name != "fp32" and (narrow or full is False or (full is None and (short or name == "fp16"))):
         options["grad_reduce_in_fp32"] = False
-        if not narrow and full is None:
+        if not narrow and full is None and not keys.has("accumulate_allreduce_grads_in_fp32"):
             why = "false: main_grads_dtype=bf16 leaves it off" if short else "false: only bf16 switches it on by itself"
             keys.note("accumulate_allreduce_grads_in_fp32", "derived", "grad_reduce_in_fp32", why)
 

@@ -105,6 +105,7 @@ SILENT: dict[str, Silent] = {
         fim_rate fim_split_sample fim_spm_rate fim_suffix_token mask_prob mid_level_dataset_surplus mock_data
         no_create_attention_mask_in_dataloader no_mmap_bin_files num_dataset_builder_threads num_workers object_storage_cache_path
         path_to_cache
+        renormalize_blend_weights s3_cache_path
         per_dataset_sequences_path per_split_data_args_path phase_transition_iterations reset_position_ids sample_rate short_seq_prob split
         test_data_path train_data_path valid_data_path
         """,
@@ -114,7 +115,8 @@ SILENT: dict[str, Silent] = {
         "names the tokenizer, not its size",
         """
         chat_template disable_tokenizer_sentencepiece_ignore_extra_whitespaces merge_file no_tokenizer_sentencepiece_ignore_extra_whitespaces
-        null_tokenizer_eod_id null_tokenizer_pad_id tiktoken_num_special_tokens tiktoken_pattern tokenizer_hf_no_include_special_tokens
+        null_tokenizer_eod_id null_tokenizer_pad_id tiktoken_num_special_tokens
+        tiktoken_pattern tiktoken_special_tokens tokenizer_hf_no_include_special_tokens
         tokenizer_hf_no_use_fast tokenizer_metadata tokenizer_model tokenizer_sentencepiece_legacy tokenizer_special_tokens use_gigatoken
         vocab_extra_ids vocab_file
         """,
@@ -211,6 +213,14 @@ SILENT: dict[str, Silent] = {
     ),
     **silent(
         "no_cost_effect",
+        "read with retro_add_retriever",
+        """
+        retriever_seq_length retro_attention_gate retro_cyclic_train_iters retro_encoder_attention_dropout retro_encoder_hidden_dropout
+        retro_encoder_layers retro_no_verify_neighbor_count retro_num_neighbors retro_num_retrieved_chunks retro_project_dir retro_workdir
+        """,
+    ),
+    **silent(
+        "no_cost_effect",
         "of vision models",
         """
         classes_fraction data_per_class_fraction dino_bottleneck_size dino_freeze_last_layer dino_head_hidden_size dino_local_crops_number
@@ -294,7 +304,8 @@ SILENT: dict[str, Silent] = {
         attention_softmax_in_fp32 calculate_per_token_loss create_all_gather_group disable_align_grad_reduce disable_gloo_process_groups
         disable_symmetric_registration flash_attention_version fp16_lm_cross_entropy fsdp_manual_registration high_priority_a2a_comm_stream
         high_priority_stream_groups hysteresis initial_loss_scale loss_scale loss_scale_window min_loss_scale moe_mlp_glu_interleave_size
-        moe_ncclep_zero_copy moe_shared_expert_glu_interleave_size moe_single_grouped_bias moe_single_grouped_weight moe_use_grouped_tensor
+        align_param_gather moe_ncclep_zero_copy moe_shared_expert_glu_interleave_size
+        moe_single_grouped_bias moe_single_grouped_weight moe_use_grouped_tensor
         nccl_communicator_config_path no_align_grad_reduce no_align_param_gather no_use_layer_wise_param_layout sharp_enabled_group use_sharp
         """,
     ),
@@ -348,7 +359,8 @@ SILENT: dict[str, Silent] = {
         export_te_mcore_model log_batch_size_to_tensorboard log_learning_rate_to_tensorboard log_loss_to_tensorboard
         log_optimizer_states_to_tensorboard mmap_warmup modelopt_enabled moe_extended_tp nccl_ub_registration
         no_async_tensor_model_parallel_allreduce no_contiguous_buffers_in_local_ddp no_data_sharding no_query_key_layer_scaling
-        no_save_optim_state no_scaled_masked_softmax_fusion onnx_export save_ckpt tensorboard_log_dir tokenizer_prompt_format
+        no_save_optim_state no_scaled_masked_softmax_fusion no_scatter_gather_tensors_in_pipeline
+        onnx_export save_ckpt tensorboard_log_dir tokenizer_prompt_format
         transformer_pipeline_model_parallel_size use_contiguous_buffers_in_local_ddp use_legacy_models use_one_sent_docs use_te
         """,
     ),

@@ -18,10 +18,13 @@ from symsim.importers.keys import Entry, Given, Silent, Unresolved, shown
 from symsim.importers.megatron.adapters import ARGUMENTS
 from symsim.importers.megatron.arguments import FLAGS, FORKS, LISTS, RENAMED, SEVERAL, SWITCHED_OFF, VALUED
 from symsim.importers.megatron.bridge import BRIDGE, INNER
+from symsim.importers.megatron.configured import TABLE as CONFIGURED
+from symsim.importers.megatron.configured import is_configured, of_configured
 from symsim.importers.megatron.gaps import GAPS
 from symsim.importers.megatron.nemo import PRIMUS, TABLE, is_nemo, is_primus, of_nemo, of_primus
 from symsim.importers.megatron.silent import SILENT
 from symsim.importers.repeated import read_repeated
+from symsim.importers.shell.command import which
 from symsim.importers.shell.options import Option, options
 from symsim.importers.shell.reader import Command, assigned, scripts
 from symsim.importers.shell.scope import Word
@@ -35,7 +38,7 @@ Dialect = Literal["arguments", "fields", "recipe"]
 # sections of a recipe, and of files that name their arguments in groups
 _SECTIONS = frozenset(
     """
-    model train training peft ddp optimizer dist comm_overlap mixed_precision dataset data tokenizer language_model model_parallel MODEL_ARGS
+    model train training peft ddp optimizer dist comm_overlap mixed_precision dataset data tokenizer MODEL_ARGS
     """.split()
 )
 _RUN_SECTIONS = frozenset(
@@ -63,7 +66,7 @@ class Source:
     """Arguments by name, with `_`; the ranks where they are told; and every key as it was written.
 
     dialect: whose defaults hold. entry: the program that is started. written: (key, value, argument) as written. run: rows of keys that
-    belong to no argument. settings: DeepSpeed's JSON.
+    belong to no argument. settings: DeepSpeed's JSON. configured: whether a file stands instead of the command line (--yaml-cfg).
     """
 
     dialect: Dialect = "arguments"
@@ -76,6 +79,7 @@ class Source:
     world: int | None = None
     ranks: str = ""
     settings: Document | None = None
+    configured: bool = False
 
     def put(self, argument: str, written: str, value: Any, where: str, turned: bool = False, said: str | None = None) -> None:
         """Take a value for an argument. turned: the key says the opposite of the argument. said: what the key says, where it is another value."""
@@ -155,6 +159,10 @@ def _scripts(found: Source, texts: Sequence[tuple[str, str]], variables: Mapping
         if name in ALLOCATOR:
             found.put(name, name, word.text if word.why is None else Unresolved(word.text, word.why), word.where)
     rest = command.words[at:]
+    if found.configured and any(word.text in _CONFIGURED for word in rest):
+        why = "Megatron-LM leaves arguments aside beside --yaml-cfg"
+        found.run += [Entry(one.name, " ".join(word.text for word in one.values), "no_cost_effect", why=why) for one in options(rest)[1]]
+        return
     overrides = [(word, match) for word in rest if (match := _OVERRIDE.fullmatch(word.text)) is not None and not word.text.startswith("--")]
     if overrides:
         found.dialect = "recipe"
@@ -230,11 +238,14 @@ def _launch(commands: Sequence[Command], where: str) -> tuple[Command, int] | No
     different = {tuple(word.text for word in command.words[at:]) for command, at in starts}
     if len(different) > 1:
         lines = ", ".join(command.words[0].where.rpartition(":")[2] for command, _ in starts[:5])
-        raise InputError(f"{where}: {len(starts)} commands here start a training (lines {lines}); leave one of them")
+        raise InputError(f"{where}: {len(starts)} commands here start a training (lines {lines}); {which([one for one, _ in starts])}")
     return starts[0]
 
 
-_TELLING = frozenset(["--num-layers", "--tensor-model-parallel-size", "--micro-batch-size", "--hidden-size", "--global-batch-size", "--seq-length"])
+_CONFIGURED = ("--yaml-cfg", "--yaml_cfg")
+_TELLING = frozenset(
+    ["--yaml-cfg", "--num-layers", "--tensor-model-parallel-size", "--micro-batch-size", "--hidden-size", "--global-batch-size", "--seq-length"]
+)
 
 
 def _tells(text: str) -> bool:
@@ -325,7 +336,7 @@ def _override(found: Source, match: re.Match[str], value: Word) -> None:
 
 
 def _document(found: Source, document: Document, variables: Mapping[str, str]) -> None:
-    if is_nemo(document.data) or is_primus(document.data):
+    if is_nemo(document.data) or is_primus(document.data) or is_configured(document.data):
         _elsewhere(found, document, variables)
         return
     if is_deepspeed(document.data):
@@ -336,8 +347,7 @@ def _document(found: Source, document: Document, variables: Mapping[str, str]) -
         return
     nested = [key for key, value in document.data.items() if isinstance(value, dict) and (key in _SECTIONS or key in _RUN_SECTIONS)]
     if nested:
-        named = "MODEL_ARGS" in nested or "language_model" in nested
-        found.dialect = "arguments" if named else "recipe"
+        found.dialect = "arguments" if "MODEL_ARGS" in nested else "recipe"
     elif not any(key in FLAGS - SWITCHED_OFF.keys() - _FIELDS or key.startswith("-") for key in document.data):
         found.dialect = "fields"
     for key, value in document.data.items():
@@ -365,10 +375,12 @@ def _flattened(found: Source, document: Document, path: tuple[str, ...], variabl
 
 
 def _elsewhere(found: Source, document: Document, variables: Mapping[str, str]) -> None:
-    """A configuration of NeMo or Primus: its keys under Megatron-LM's names, and rows for those that are none of its arguments."""
-    nemo = is_nemo(document.data)
+    """A configuration of NeMo or Primus, or of --yaml-cfg: its keys under Megatron-LM's names, and rows for those that are none of its
+    arguments."""
+    nemo, found.configured = is_nemo(document.data), is_configured(document.data)
     found.dialect = "fields" if nemo else "arguments"
-    for argument, written, value, given, where in of_nemo(document) if nemo else of_primus(document):
+    keys = of_nemo(document) if nemo else of_configured(document) if found.configured else of_primus(document)
+    for argument, written, value, given, where in keys:
         value = _resolved(value, where, variables)
         if argument and isinstance(value, dict):
             # a section of another model, or a misplaced one: no key is called so
@@ -378,7 +390,7 @@ def _elsewhere(found: Source, document: Document, variables: Mapping[str, str]) 
         if argument:
             continue
         name = written.removeprefix("model.").removeprefix("overrides.")
-        table = TABLE if nemo else PRIMUS
+        table = TABLE if nemo else CONFIGURED if found.configured else PRIMUS
         known = table.get(name, table.get(name.partition(".")[0]))
         off = not given or known is None or given in known.neutral
         fate = "no_cost_effect" if off or known is None else known.fate

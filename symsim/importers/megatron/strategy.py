@@ -360,7 +360,8 @@ def _kernels(read: Settings) -> None:
         options["cross_entropy_fusion"] = with_what or "native"
     elif with_what is not None:
         keys.note("cross_entropy_fusion_impl", "no_cost_effect", why="read with cross_entropy_loss_fusion only")
-    _attention_kernel(read)
+    local = keys.choice("transformer_impl", {"local": True, "transformer_engine": False, "inference_optimized": False}, None)
+    _attention_kernel(read, bool(local))
     deterministic(keys, read.assumptions, "deterministic_mode")
     balanced(keys, read.assumptions, "hybrid_context_parallel")
     if keys.integer("max_seqlen_per_dp_cp_rank", to="assume.row_balance", why="how many ranks share a sample") is not None:
@@ -368,7 +369,6 @@ def _kernels(read: Settings) -> None:
             keys.note("max_seqlen_per_dp_cp_rank", "no_cost_effect", why="read with hybrid_context_parallel only")
     if keys.flag("ddp_average_in_collective", False):
         read.assumed("ddp_average_in_collective", "gradient_scaling", "collective", "the collective divides")
-    local = keys.choice("transformer_impl", {"local": True, "transformer_engine": False, "inference_optimized": False}, None)
     if local:
         read.assumed("transformer_impl", "layernorm_linear_fusion", "separate", "separate: norms are modules of their own")
     else:
@@ -377,7 +377,8 @@ def _kernels(read: Settings) -> None:
     fusions(read)
 
 
-def _attention_kernel(read: Settings) -> None:
+def _attention_kernel(read: Settings, local: bool) -> None:
+    """TransformerEngine's backends; of the local modules Megatron-Core has its own alone (core/models/backends.py), older ones flash too."""
     keys = read.keys
     backend = None
     if keys.has("attention_backend"):
@@ -388,6 +389,8 @@ def _attention_kernel(read: Settings) -> None:
     flash = keys.flag("use_flash_attn", None)
     if backend in ("unfused", "local"):
         read.assumed("attention_backend", "attention_kernel", "math", "math: scores are kept for backward")
+    elif local and not flash:
+        read.assumed("attention_backend", "attention_kernel", "math", "math: the local modules keep scores for backward", default=backend is None)
     elif backend is not None:
         keys.note("attention_backend", to="assume.attention_kernel", why="flash: a fused kernel that keeps no scores")
     if flash and backend not in ("unfused", "local"):

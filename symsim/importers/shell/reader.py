@@ -10,10 +10,11 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 from symsim.errors import InputError, cut
 from symsim.importers.keys import natural
+from symsim.importers.shell.command import Command
 from symsim.importers.shell.grammar import Branch, Case, Group, Joined, Loop, Simple, Statement, Statements, Test, parse
 from symsim.importers.shell.outputs import output
 from symsim.importers.shell.scope import NUMBER, WRITTEN, Scope, Value, Word
@@ -35,17 +36,6 @@ _LONGEST_SOURCED = 2**19
 # turns of a loop that counts
 _MOST_TURNS = 2_000
 _DEEPEST = 20
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command as it would be run: its words, and the assignments before it (`NPROC_PER_NODE=8 megatron sft ..`) with all exported.
-    files: the texts of files that the script writes before, by their names."""
-
-    words: tuple[Word, ...]
-    line: int
-    environment: Mapping[str, Word]
-    files: Mapping[str, Word] = field(default_factory=dict)
 
 
 def commands(text: str, where: str, variables: Mapping[str, str] | None = None) -> list[Command]:
@@ -111,6 +101,8 @@ class _Reader:
         self.found: list[Command] = []
         self.functions: dict[str, Group] = {}
         self.steps = 0
+        # whether the last statement is only taken to succeed
+        self.presumed = False
         # loops around, each of whose turns is known
         self.turning = 0
 
@@ -145,7 +137,8 @@ class _Reader:
             raise InputError(f"{self.where}:{joined.statement.line}: the script is too long to be followed")
         result = self.statement(joined.statement)
         # mkdir, cd and such are taken to succeed, so that what is joined to them by && runs and by || does not
-        if result is None and isinstance(joined.statement, Simple) and not is_test(joined.statement):
+        self.presumed = result is None and isinstance(joined.statement, Simple) and not is_test(joined.statement)
+        if self.presumed:
             result = True
         return result if result is None or not joined.negated else not result
 
@@ -227,12 +220,15 @@ class _Reader:
         for body in bodies:
             self.scope.values = dict(before)
             self.scope.positional, self.scope.shifted = arguments
+            found = len(self.found)
             try:
                 self.all(body)
             except _Exit:
                 continue
             except _Leave:
                 raise _Unsure from None
+            finally:
+                self.found[found:] = [one if one.why else replace(one, why=why) for one in self.found[found:]]
             ends.append(self.scope.values)
         self.scope.positional, self.scope.shifted = arguments
         if not ends:
@@ -280,7 +276,8 @@ class _Reader:
         elif loop.name is None:
             for _ in range(_MOST_TURNS):
                 held = self.all(loop.condition)
-                if held is None:
+                # a command that is asked again and again (`while kill -0 $PID`) fails at last
+                if held is None or self.presumed:
                     raise _Unsure
                 if held is loop.ends:
                     return
@@ -445,7 +442,7 @@ class _Reader:
         self.deeper(line, "scripts that start or source each other too often")
         scope, outer = self.scope, (self.scope.values, self.scope.positional, self.scope.shifted, self.scope.called)
         reader = _Reader(scope, file, self.deep, self.around)
-        reader.functions = self.functions if started is None else {}
+        reader.functions, reader.steps = self.functions if started is None else {}, self.steps
         if started is not None:
             scope.values = {name: value for name, value in scope.values.items() if name in scope.exported or name.startswith(WRITTEN)} | dict(prefix)
             scope.exported |= prefix.keys()
@@ -454,6 +451,7 @@ class _Reader:
             self.found += reader.read(begun(scope, read_text(file, _LONGEST_SOURCED), file, submitted))
         finally:
             self.deep -= 1
+            self.steps = reader.steps
             if started is not None:
                 scope.values, scope.positional, scope.shifted, scope.called = outer
         return True

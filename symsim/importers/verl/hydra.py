@@ -11,6 +11,7 @@ from typing import Any
 from symsim.errors import InputError, cut
 from symsim.importers.keys import Given, Unresolved
 from symsim.importers.sections import of_sections, referred
+from symsim.importers.shell.command import which
 from symsim.importers.shell.options import options
 from symsim.importers.shell.reader import Command, scripts
 from symsim.importers.shell.scope import Word
@@ -62,7 +63,7 @@ def _command(commands: Sequence[Command], where: str, what: str) -> Command:
     different = {tuple(word.text for word in one.words) for one in starts}
     if len(different) > 1:
         lines = ", ".join(one.words[0].where.rpartition(":")[2] for one in starts[:5])
-        raise InputError(f"{where}: {len(starts)} commands here start a training (lines {lines}); leave one of them")
+        raise InputError(f"{where}: {len(starts)} commands here start a training (lines {lines}); {which(starts)}")
     return starts[0]
 
 
