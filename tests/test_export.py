@@ -56,7 +56,7 @@ _NOT_SWIFT = ("fp32_residual_connection", "grad_reduce_in_fp32")
 MODELS["torchtitan"] = ("llama3-8b", "qwen3-8b", "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite")
 SAYABLE["torchtitan"] = {
     "tp": (1, 2), "pp": (1, 2, 4), "dp": (2, 4), "cp": (1, 2), "micro_batch_size": (1, 2), "num_microbatches": (8, 16), "seq_length": (2048, 8192),
-    "zero": (0, 3), "precision": ("bf16", "fp32"), "clip_grad": (0.5, 1.0), "recompute": ("none", "full", "sac_mm_attn"),
+    "zero": (3,), "precision": ("bf16", "fp32"), "clip_grad": (0.5, 1.0), "recompute": ("none", "full", "sac_mm_attn"),
     "schedule": ("1f1b", "gpipe", "interleaved", "looped_bfs"), "fp8": ("none", "tensorwise", "mxfp8"), "reshard_after_forward": (True, False),
 }  # fmt: skip
 SAYABLE["swift"] = {name: values for name, values in SAYABLE["megatron"].items() if name not in _NOT_SWIFT}
@@ -109,11 +109,7 @@ def _of_torchtitan(options: dict[str, Any], architecture: Any) -> dict[str, Any]
     if architecture.moe is not None:
         options |= {"ep": 2, "etp": 1}
     if options["pp"] > 1:
-        options |= {"zero": 3, "reshard_after_backward": False, "gradient_sync": "last_microbatch", "schedule": schedule, "vpp": chunks}
-    elif options["zero"] == 0 and options["cp"] == 1:
-        options |= {"overlap_grad_reduce": True, "reshard_after_forward": True}
-    else:
-        options["zero"] = 3
+        options |= {"reshard_after_backward": False, "gradient_sync": "last_microbatch", "schedule": schedule, "vpp": chunks}
     return options
 
 

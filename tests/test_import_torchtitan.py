@@ -209,6 +209,33 @@ def test_degrees_say_how_many_ranks(tmp_path: Path) -> None:
         job(tmp_path, "[parallelism]\ndata_parallel_shard_degree = 8\n", variables={"world": "16"})
 
 
+@pytest.mark.parametrize(
+    ("parallelism", "expected"),
+    [
+        ("tensor_parallel_degree = 4\ndata_parallel_shard_degree = 1", {"zero": 0, "precision": "fp32", "autocast": False, "dp": 1}),
+        ("pipeline_parallel_degree = 2\ndata_parallel_shard_degree = 1", {"zero": 0, "precision": "fp32", "autocast": False}),
+        ("data_parallel_replicate_degree = 4\ndata_parallel_shard_degree = 1", {"zero": 0, "precision": "bf16", "autocast": True, "dp": 4}),
+        ("data_parallel_shard_degree = 2", {"zero": 3, "precision": "bf16", "autocast": False, "dp": 2}),
+        # what is left to shards is two of them
+        ("tensor_parallel_degree = 8", {"zero": 3, "precision": "bf16", "autocast": False, "dp": 2}),
+        ("tensor_parallel_degree = 4\ncontext_parallel_degree = 2", {"zero": 3, "precision": "bf16", "autocast": False, "dp": 1}),
+    ],
+)
+def test_types_are_mixed_by_what_shards(tmp_path: Path, parallelism: str, expected: dict[str, Any]) -> None:
+    made = job(tmp_path, f'[model]\nname = "llama3"\nflavor = "8B"\n[parallelism]\n{parallelism}\n').placed()
+    assert {name: getattr(made, name) for name in expected} == expected
+
+
+def test_types_that_nothing_mixes_here_are_said(tmp_path: Path) -> None:
+    head, alone = '[model]\nname = "llama3"\nflavor = "8B"\n', "[parallelism]\ndata_parallel_shard_degree = 1\n"
+    for more in ("[compile]\nenable = true\n", '[model]\nname = "llama3"\nflavor = "8B"\nconverters = ["quantize.linear.float8"]\n'):
+        made = job(tmp_path, (more if more.startswith("[model]") else head + more) + alone)
+        (row,) = [row for row in made.rows if row.key == "training.mixed_precision_param"]
+        assert row.fate == "not_modelled" and made.placed().precision == "bf16"
+    (row,) = [r for r in job(tmp_path, f'{head}{alone}[training]\ndtype = "bfloat16"\n').rows if r.key == "training.mixed_precision_param"]
+    assert row.fate == "derived" and "bf16 by default" in row.why
+
+
 OLDER = """
 [model]
 name = "llama3"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import symsim
 from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.reading import load_job
@@ -39,6 +40,19 @@ def test_a_function_is_followed() -> None:
     assert rows["model_spec.flavor"].fate == "mapped" and rows["optimizer.lr"].value == "0.0003"
     assert rows["training.disable_cuda_graphs"].fate == "derived" and rows["training.disable_cuda_graphs"].value == "(default)"
     assert rows["training.num_tokens_per_microbatch_per_dp_rank"].value == "8192"
+
+
+def test_fsdp_is_of_one_rank_too() -> None:
+    """models/*/parallelize.py: fully_shard holds the types of parameters and products whatever the mesh."""
+    alone, copies = (
+        made("dense", variables={"world": "4"}),
+        made("dense", "--parallelism.data_parallel_replicate_degree", "2", "--parallelism.data_parallel_shard_degree", "1"),
+    )
+    assert (alone.placed().dp, alone.placed().zero, alone.assumptions["fsdp_parameters"]) == (1, 3, "main")
+    assert (copies.placed().dp, copies.placed().zero, copies.placed().num_distributed_optimizer_instances) == (2, 3, 2)
+    # 4 bytes of a parameter, and 8 of its moments
+    memory = symsim.derive(alone.architecture, alone.strategy, alone.assumptions)
+    assert memory.value("memory.optimizer") == 2 * memory.value("memory.weights")
 
 
 def test_what_a_second_function_changes() -> None:

@@ -77,7 +77,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     if architecture is not None and architecture.mtp_num_layers:
         strategy["mtp_num_layers"] = 0
         keys.rows["mtp"] = Entry("mtp", "(default)", "derived", "mtp_num_layers", "torchtitan trains no multi-token prediction")
-    instances = _mesh(keys, options, strategy)
+    instances = _mesh(keys, options, strategy, kind == "py")
     _precision(keys, strategy)
     _data_parallel(keys, strategy, assumptions, instances)
     _overlap(keys, strategy, assumptions)
@@ -88,6 +88,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _recomputed(keys, strategy, assumptions, architecture)
     _quantised(keys, strategy)
     _compiled(keys, strategy)
+    _unsharded(keys, strategy)
     if kind == "py":
         newer.apply(keys, strategy, architecture)
     documents_said(options, strategy)
@@ -165,7 +166,7 @@ def _degree(keys: Keys, name: str, option: str) -> int:
     return int(keys.integer(f"parallelism.{name}", 1, to=option, least=1))
 
 
-def _mesh(keys: Keys, options: "Options", strategy: dict[str, Any]) -> int:
+def _mesh(keys: Keys, options: "Options", strategy: dict[str, Any], always: bool) -> int:
     """Degrees of the mesh; the number of replicas of what FSDP shards (1 where nothing is sharded)."""
     for name, option in (("tensor_parallel", "tp"), ("context_parallel", "cp"), ("pipeline_parallel", "pp"), ("expert_parallel", "ep")):
         strategy[option] = _degree(keys, f"{name}_degree", option)
@@ -187,10 +188,12 @@ def _mesh(keys: Keys, options: "Options", strategy: dict[str, Any]) -> int:
     if balancer not in ("headtail", "ptrr"):
         strategy["cp_partition_mode"] = "contiguous"
         keys.note("parallelism.context_parallel_load_balancer", to="cp_partition_mode", why="contiguous: the last rank has nearly twice the mean")
-    return _ranks(keys, options, strategy)
+    return _ranks(keys, options, strategy, always)
 
 
-def _ranks(keys: Keys, options: "Options", strategy: dict[str, Any]) -> int:
+def _ranks(keys: Keys, options: "Options", strategy: dict[str, Any], always: bool) -> int:
+    """How many replicas of the shards there are. always: FSDP holds the types of parameters and products where it has one rank, too (since
+    models are configured in Python)."""
     replicas = _degree(keys, "data_parallel_replicate_degree", "dp")
     shards = keys.integer("parallelism.data_parallel_shard_degree", -1, to="dp", least=-1)
     each = strategy["tp"] * strategy["cp"] * strategy["pp"]
@@ -203,7 +206,9 @@ def _ranks(keys: Keys, options: "Options", strategy: dict[str, Any]) -> int:
         # experts lie over the ranks of a pipeline's stage
         stage = math.lcm(strategy["tp"] * strategy["cp"] * replicas, strategy["ep"] * strategy["etp"])
         least = each * replicas
-        world = named or max(1, -(-NODE // (stage * strategy["pp"]))) * stage * strategy["pp"]
+        # what is left to shards is two of them at least
+        most = stage * strategy["pp"] if strategy["cp"] > 1 else math.lcm(stage * strategy["pp"], 2 * least)
+        world = named or max(1, -(-NODE // most)) * most
         if world % least:
             raise InputError(f"--var world={world}: it should be a multiple of the {least} ranks of all other degrees")
         fate = "mapped" if named else "derived"
@@ -211,8 +216,8 @@ def _ranks(keys: Keys, options: "Options", strategy: dict[str, Any]) -> int:
         keys.rows["world"] = Entry("world", str(named or "(default)"), "mapped" if fate == "mapped" else "derived", "dp", why)
     strategy["dp"] = world // each
     sharded = strategy["dp"] // replicas > 1 or strategy["cp"] > 1
-    strategy["zero"] = 3 if sharded else 0
-    return replicas if sharded else 1
+    strategy["zero"] = 3 if sharded or always else 0
+    return replicas if strategy["zero"] else 1
 
 
 def _data_parallel(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], replicas: int) -> None:
@@ -246,6 +251,24 @@ def _precision(keys: Keys, strategy: dict[str, Any]) -> None:
         strategy |= {"main_params_dtype": "bf16"}
     if "training.mixed_precision_param" not in keys.given:
         keys.note("training.mixed_precision_param", "derived", "precision", "bf16 by default; weights are fp32 and cast as they are gathered")
+
+
+def _unsharded(keys: Keys, strategy: dict[str, Any]) -> None:
+    """The type of products where nothing shards: autocast's, and of ranks that are cut otherwise that of parameters (distributed/utils.py
+    maybe_enable_amp)."""
+    key = "training.mixed_precision_param"
+    if strategy["zero"] or strategy["precision"] == "fp32" or strategy.get("main_params_dtype") == "bf16":
+        return
+    if strategy.get("fp8", "none") != "none":
+        keys.note(key, "not_modelled", "precision", "8-bit products of parameters in fp32: they are in bf16 beside fp32 here, 2 bytes of each more")
+    elif strategy["tp"] * strategy["pp"] > 1:
+        strategy["precision"] = "fp32"
+        keys.note(key, "derived", "precision", "fp32: without FSDP types are mixed on ranks alone that have no tensor or pipeline parallelism")
+    elif strategy["fusion"] == "eager":
+        strategy["autocast"] = True
+        keys.note(key, "derived", "precision, autocast", "PyTorch's autocast, since no FSDP casts parameters")
+    else:
+        keys.note(key, "not_modelled", "precision", "compiled layers under autocast: parameters are in bf16 beside fp32 here, 2 bytes of each more")
 
 
 def _overlap(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
