@@ -236,6 +236,14 @@ def test_types_that_nothing_mixes_here_are_said(tmp_path: Path) -> None:
     assert row.fate == "derived" and "bf16 by default" in row.why
 
 
+def test_a_model_of_transformers(tmp_path: Path) -> None:
+    """experiments/transformers_modeling_backend."""
+    text = '[model]\nname = "transformers_modeling_backend"\nflavor = "{}"\nhf_assets_path = "./t"\n[hf_transformers]\nmodel = "Qwen/Qwen3-4B"\n'
+    whole = job(tmp_path, text.format("full"))
+    assert whole.architecture is not None and whole.architecture.name == "qwen3-4b"
+    assert job(tmp_path, text.format("debugmodel")).architecture is None
+
+
 OLDER = """
 [model]
 name = "llama3"

@@ -165,3 +165,15 @@ def test_float8_is_scaled_by_rows_where_no_recipe_is_given(tmp_path: Path) -> No
     assert strategy(job)["fp8"] == "tensorwise"
     row = next(row for row in job.rows if row.key == "model_spec.converters.0.recipe_name")
     assert (row.value, row.fate) == ("(default)", "not_modelled") and "every row" in row.why
+
+
+def test_the_folder_where_one_stands_is_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "qwen3").mkdir()
+    (tmp_path / "qwen3" / "config_registry.py").write_text(
+        "from . import model_registry\n\ndef train():\n    return Trainer.Config(hf_model='Qwen/Qwen3-4B', model_spec=model_registry('32B'))\n"
+    )
+    monkeypatch.chdir(tmp_path / "qwen3")
+    job = load_job("torchtitan", "config_registry.py")
+    assert job.architecture is not None and job.architecture.name == "qwen3-32b"
+    other = load_job("torchtitan", "config_registry.py", "--module", "transformers_modeling_backend", "--model_spec.flavor", "sft_full")
+    assert other.architecture is not None and other.architecture.name == "qwen3-4b"

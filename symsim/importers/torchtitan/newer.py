@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _RENAMED = {
     "hf_assets_path": "model.hf_assets_path",
+    "hf_model": "hf_transformers.model",
     "dump_folder": "job.dump_folder",
     "training.max_context_length": "training.seq_len",
     "compile.enable_async_tensor_parallel": "parallelism.enable_async_tensor_parallel",

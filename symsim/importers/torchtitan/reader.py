@@ -137,7 +137,7 @@ def _model(keys: Keys, options: "Options") -> "Architecture | None":
     name = str(keys.text("model.name", "llama3")).casefold().rpartition(".")[2]
     written = str(keys.text("model.flavor", "debugmodel")).casefold()
     flavor = written.partition("_")[0]
-    assets = keys.text("model.hf_assets_path")
+    assets, whole = keys.text("model.hf_assets_path"), keys.text("hf_transformers.model")
     if options.model is not None:
         architecture = load_model(options.model).architecture
         keys.note("model.flavor", to=f"model {architecture.name}", why="named by --of")
@@ -157,6 +157,11 @@ def _model(keys: Keys, options: "Options") -> "Architecture | None":
         return small
     if name == "flux":
         raise InputError(f"{keys.place('model.name')}: model.name is {name}, which makes images; decoders of text are read, --of MODEL gives another")
+    # experiments/transformers_modeling_backend, whose other flavors cut the model down
+    if whole is not None and "full" in written.split("_"):
+        keys.note("model.flavor", "no_cost_effect", why="the whole model of hf_transformers.model")
+        keys.note("model.hf_assets_path", "no_cost_effect", why="weights and tokenizer")
+        return model_of(keys, "hf_transformers.model", options)
     why = "no model that comes with symsim has this name and flavor; --of MODEL names one"
     keys.note("model.flavor", "refused", why=why)
     return model_of(keys, "model.hf_assets_path", options) if assets is not None else None

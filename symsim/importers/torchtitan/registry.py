@@ -81,7 +81,7 @@ def read_registry(path: str, arguments: Sequence[str]) -> Configuration:
         for other in [other for other in given if other.startswith(f"{key}.")] if isinstance(one.value, _Chosen) else []:
             del given[other]
         given[key] = Given(one.value.name, one.where) if isinstance(one.value, _Chosen) else one
-    folder = reader.model() or Path(path).parent.name
+    folder = reader.model() or Path(path).absolute().parent.name
     return Configuration(given, module or (Given(folder, path) if folder else None), reader.place_of(str(name.value)))
 
 
