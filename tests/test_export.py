@@ -185,6 +185,21 @@ def test_context_ranks_are_written_as_simumax_runs(options: dict[str, Any], writ
     assert len(of_context) == len(sentences) and all(any(part in one for one in of_context) for part in sentences)
 
 
+def test_adapters_are_ms_swifts_too(tmp_path: Path) -> None:
+    chosen = "tp=2,sp=true,dp=4,tuner_type=lora,lora_rank=16,lora_dropout=0.1,target_modules=linear_qkv+o_proj+down_proj"
+    result = symsim.derive("gpt-oss-20b", chosen, {"apply_rope_fusion": "true", "layernorm_linear_fusion": "fused"})
+    asked = Asked(result.model, result.strategy, assumptions=result.assumptions)
+    (path,), said = export("swift", asked, tmp_path / "train.yaml")
+    back = symsim.load_job("swift", str(path)).placed()
+    assert (back.tuner_type, back.lora_rank, back.lora_dropout) == ("lora", 16, 0.1)
+    assert back.target_modules == ("linear_qkv", "linear_proj", "linear_fc2")
+    said = [sentence for sentence in said if "te_dummy" not in sentence and "moe_" not in sentence]
+    assert said == ["ms-swift cannot say target_modules=linear_qkv+o_proj+down_proj: what is written means linear_qkv+linear_proj+linear_fc2"]
+    _, said = export("megatron", asked, tmp_path / "train.sh")
+    assert "Megatron-LM cannot say tuner_type=lora: what is written means full" in said
+    assert not [sentence for sentence in said if "layer_kinds" in sentence or "latent" in sentence]
+
+
 def test_what_decides_nothing_is_not_lost(tmp_path: Path) -> None:
     """p2p_comm is of 1f1b."""
     strategy = load_strategy("pp=2,schedule=gpipe,num_microbatches=4")

@@ -23,6 +23,7 @@ from symsim.inputs.reading import write_text
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
+from symsim.lowering.tuned import untuned
 from symsim.pipeline.stages import stages
 
 # labels, and what two spellings of one strategy may differ in
@@ -59,7 +60,7 @@ def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]
 
     InputError as `files`, and for what cannot be written.
     """
-    asked = replace(asked, suffix=place.suffix)
+    asked = replace(asked, architecture=untuned(asked.architecture), suffix=place.suffix)
     target, made = TARGETS.get(kind), files(kind, asked, place)
     assert target is not None
     said = [*lost(kind, asked, made), *import_module(f"symsim.exporters.{target.module}").said(asked)]
@@ -202,6 +203,8 @@ def plain_model(architecture: Architecture) -> dict[str, Any]:
         del data["linear_attention"]["fused_in_proj"], data["linear_attention"]["separate_qkv"]
     if data["mlp"] is not None:
         del data["mlp"]["fused_gate_up"]
+    if data["moe"] is not None and data["moe"]["moe_latent_size"] is None:
+        del data["moe"]["latent_bias"]
     data["attention"]["kv_channels"] = architecture.head_dim if architecture.attention.kind == "gqa" else None
     used = [architecture.layer_kinds[kind] for kind in architecture.kind_names()]
     if all(kind.ffn == "moe" for kind in used):

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 from symsim.errors import InputError
 from symsim.exporters import megatron
 from symsim.importers.swift.megatron import OPPOSITE, RENAMED, SAME
+from symsim.inputs.assumptions import resolve
 from symsim.inputs.hub import sources
 from symsim.inputs.reading import format_yaml
+from symsim.inputs.strategy import Strategy
+from symsim.lowering.adapt import ALL_LINEAR, MEGATRON_NAMES
 
 if TYPE_CHECKING:
     from symsim.exporters.export import Asked
@@ -40,6 +43,8 @@ def files(asked: "Asked") -> dict[str, str]:
         key = back.get(name, name)
         if key in {*SAME, *RENAMED}:
             made[key] = True if len(argument) == 1 else list(argument[1:]) if key in _LISTS else _value(argument[1])
+    made |= _adapters(s)
+    made["apply_rope_fusion"] = resolve(asked.assumptions)["apply_rope_fusion"] == "true"
     if made.get("cp_comm_type") == "a2a+p2p":
         # its two degrees are no arguments of ms-swift
         made["cp_comm_type"] = "p2p"
@@ -48,6 +53,14 @@ def files(asked: "Asked") -> dict[str, str]:
         made["moe_router_dtype"] = "fp32" if s.moe_router_dtype == "fp32" else "none"
     depths = a.mtp_num_layers if s.mtp_num_layers is None else s.mtp_num_layers
     return {"train.yaml": format_yaml({**made, **({"mtp_num_layers": depths} if depths else {})})}
+
+
+def _adapters(s: Strategy) -> dict[str, Any]:
+    """LoRA, of linear maps by Megatron-Core's names."""
+    if s.tuner_type != "lora":
+        return {}
+    targets = ["all-linear" if name == ALL_LINEAR else MEGATRON_NAMES.get(name, name) for name in s.target_modules]
+    return {"tuner_type": "lora", "lora_rank": s.lora_rank, "lora_dropout": s.lora_dropout, "target_modules": targets}
 
 
 def said(asked: "Asked") -> list[str]:

@@ -34,7 +34,7 @@ STACKED = frozenset({"n_e"})
 """Dimensions that count linear modules of one shape, each with an adapter of its own."""
 
 # What Megatron-Core calls the linear maps, by the modelling code's names of their weights
-_MEGATRON = {
+MEGATRON_NAMES = {
     "v_proj": "linear_qkv",
     "o_proj": "linear_proj",
     "up_proj": "linear_fc1",
@@ -55,7 +55,7 @@ def module_names(op: Op) -> frozenset[str]:
     own = (op.name.rsplit(".", 1)[-1],) if op.name.rsplit(".", 1)[-1] in labels else labels
     parts = op.name.split(".")
     scopes = {".".join(parts[:n]) for n in range(1, len(parts) + 1)} | {parts[-1], op.module}
-    return frozenset(scopes | {_MEGATRON[label] for label in labels if label in _MEGATRON} | (set(own) if len(own) == 1 else set()))
+    return frozenset(scopes | {MEGATRON_NAMES[label] for label in labels if label in MEGATRON_NAMES} | (set(own) if len(own) == 1 else set()))
 
 
 def is_target(op: Op, strategy: Strategy, framework: Framework, model: Architecture) -> bool:

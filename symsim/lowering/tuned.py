@@ -32,7 +32,7 @@ _WORDS = {(False, False): "_frozen", (True, False): "_lowest", (False, True): "_
 @once
 def tuned(model: Architecture, strategy: Strategy) -> Architecture:
     """The architecture with the kinds of layers that the strategy tells apart; the model's own where all is trained and multiplied alike."""
-    model = _untuned(model)
+    model = untuned(model)
     inner = _narrow(model, strategy)
     if not tunes(strategy) and inner == (0, model.num_layers):
         return model
@@ -62,7 +62,7 @@ def _checkpoint_needs_it(strategy: Strategy) -> bool:
     return asks and strategy.recompute not in ("none", "selective")
 
 
-def _untuned(model: Architecture) -> Architecture:
+def untuned(model: Architecture) -> Architecture:
     """The architecture with its own kinds."""
     kinds = model.layer_kinds
     if not any(isinstance(k, TunedKind) for k in kinds.values()):
@@ -180,7 +180,7 @@ def trains_anything(model: Architecture, strategy: Strategy) -> bool:
     """Whether any parameter or adapter is trained, or something before the first layer."""
     if strategy.trained_before:
         return True
-    model = _untuned(model)
+    model = untuned(model)
     blocks = declared_alone(model)
     ends = (block for name, block in blocks.items() if name not in model.layer_kinds)
     if any(_adapted(strategy, block, model) or any(_trained(strategy, block, None, model)) for block in ends):
