@@ -23,6 +23,7 @@ from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections, under
 from symsim.importers.torchtitan import newer
 from symsim.importers.torchtitan.debug import DEBUG, debug_model
+from symsim.importers.torchtitan.mixed import precision, unsharded
 from symsim.importers.torchtitan.older import of_today, with_names
 from symsim.importers.torchtitan.primus import TABLE as PRIMUS
 from symsim.importers.torchtitan.primus import read_primus
@@ -49,7 +50,6 @@ SCHEDULES = {
 }
 _EXCHANGES = {"standard": None, "minimal_async_ep": None, "deepep": "once_per_node", "hybridep": "once_per_node"}
 _RECIPES = {"nvfp4": "nvfp4", "mx": "mxfp8", "float8": "tensorwise"}
-_TYPES = {"bfloat16": "bf16", "float32": "fp32"}
 _WHOLE_STAGES = "with a pipeline parameters are kept after backward and gradients reduced once, when the last micro-batch has come back"
 _OP = "outputs of products and attention are kept; there those of every second product run again"
 _ROWS = "scales for every row there, one for a tensor here: no message of maxima there, and an input and a gradient are cast once more, along columns"
@@ -78,7 +78,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
         strategy["mtp_num_layers"] = 0
         keys.rows["mtp"] = Entry("mtp", "(default)", "derived", "mtp_num_layers", "torchtitan trains no multi-token prediction")
     instances = _mesh(keys, options, strategy, kind == "py")
-    _precision(keys, strategy)
+    precision(keys, strategy)
     _data_parallel(keys, strategy, assumptions, instances)
     _overlap(keys, strategy, assumptions)
     deterministic(keys, assumptions, "training.deterministic", "debug.deterministic")
@@ -88,7 +88,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _recomputed(keys, strategy, assumptions, architecture)
     _quantised(keys, strategy)
     _compiled(keys, strategy)
-    _unsharded(keys, strategy)
+    unsharded(keys, strategy)
     if kind == "py":
         newer.apply(keys, strategy, architecture)
     documents_said(options, strategy)
@@ -244,36 +244,6 @@ def _data_parallel(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, 
         # torch.distributed.pipelining stage.py backward_maybe_with_nosync
         strategy |= {"reshard_after_backward": False, "gradient_sync": "last_microbatch"}
         keys.rows["no_sync"] = Entry("no_sync", "(default)", "derived", "reshard_after_backward, gradient_sync", _WHOLE_STAGES)
-
-
-def _precision(keys: Keys, strategy: dict[str, Any]) -> None:
-    kept = keys.choice("training.dtype", _TYPES, "fp32", to="main_params_dtype")
-    computed = keys.choice("training.mixed_precision_param", _TYPES, "bf16", to="precision")
-    reduced = keys.choice("training.mixed_precision_reduce", {"float32": "fp32", "bfloat16": "bf16"}, "fp32", to="grad_reduce_in_fp32")
-    strategy["precision"] = "bf16" if kept == "bf16" else computed
-    strategy["grad_reduce_in_fp32"] = reduced == "fp32"
-    if kept == "bf16":
-        strategy |= {"main_params_dtype": "bf16"}
-    if "training.mixed_precision_param" not in keys.given:
-        keys.note("training.mixed_precision_param", "derived", "precision", "bf16 by default; weights are fp32 and cast as they are gathered")
-
-
-def _unsharded(keys: Keys, strategy: dict[str, Any]) -> None:
-    """The type of products where nothing shards: autocast's, and of ranks that are cut otherwise that of parameters (distributed/utils.py
-    maybe_enable_amp)."""
-    key = "training.mixed_precision_param"
-    if strategy["zero"] or strategy["precision"] == "fp32" or strategy.get("main_params_dtype") == "bf16":
-        return
-    if strategy.get("fp8", "none") != "none":
-        keys.note(key, "not_modelled", "precision", "8-bit products of parameters in fp32: they are in bf16 beside fp32 here, 2 bytes of each more")
-    elif strategy["tp"] * strategy["pp"] > 1:
-        strategy["precision"] = "fp32"
-        keys.note(key, "derived", "precision", "fp32: without FSDP types are mixed on ranks alone that have no tensor or pipeline parallelism")
-    elif strategy["fusion"] == "eager":
-        strategy["autocast"] = True
-        keys.note(key, "derived", "precision, autocast", "PyTorch's autocast, since no FSDP casts parameters")
-    else:
-        keys.note(key, "not_modelled", "precision", "compiled layers under autocast: parameters are in bf16 beside fp32 here, 2 bytes of each more")
 
 
 def _overlap(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
