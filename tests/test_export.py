@@ -475,3 +475,40 @@ def test_what_the_newest_torchtitan_has_no_more(tmp_path: Path) -> None:
     ring = load_strategy("dp=2,cp=2,zero=3,fusion=eager,cp_comm_type=p2p")
     _, said = export("torchtitan", Asked(symsim.load_model("llama3-8b"), ring), tmp_path / "job.py")
     assert "torchtitan cannot say cp_comm_type=p2p: what is written means all_gather" in said
+
+
+@pytest.mark.parametrize(
+    "options, assumed, written",
+    [
+        ({"log_params_norm": True, "log_num_zeros_in_grad": True}, {}, ["--log-params-norm", "--log-num-zeros-in-grad"]),
+        ({}, {"deterministic_attention": "true", "allocator": "expandable"}, ["--deterministic-mode", "expandable_segments:True"]),
+        ({"dsa_indexer_loss": "sparse"}, {}, ["--experimental-attention-variant dsa", "--dsa-indexer-topk 2048", "--dsa-indexer-use-sparse-loss"]),
+        ({"offload_operations": ("moe.experts.fc1", "attention.core")}, {}, ["--offload-modules expert_fc1 core_attn"]),
+        ({"mtp_num_layers": 1}, {"expert_load": "random"}, ["--mtp-num-layers 1", "--moe-router-force-load-balancing"]),
+    ],
+)
+def test_what_megatron_has_an_argument_for_is_written(options: dict[str, Any], assumed: dict[str, str], written: list[str], tmp_path: Path) -> None:
+    plan = {"tp": 2, "sp": True, "dp": 4, "ep": 8, "etp": 1, "moe_token_dispatcher_type": "alltoall"} | options
+    result = symsim.derive("deepseek-v3.2", load_strategy(plan), assumed)
+    (path,), said = export("megatron", Asked(result.model, result.strategy, assumptions=result.assumptions), tmp_path / "train.sh")
+    text = path.read_text()
+    assert [part for part in written if part not in text] == []
+    named = {*options, *assumed, "dsa_indexer"}
+    assert not [sentence for sentence in said if "cannot say" in sentence and any(name in sentence for name in named)]
+
+
+def test_experts_one_after_the_other_are_written_by_leaving_an_argument_out(tmp_path: Path) -> None:
+    for held, there in (("true", True), ("false", False)):
+        asked = Asked(symsim.load_model("mixtral-8x7b"), load_strategy("dp=8,ep=8"), assumptions={"moe_grouped_gemm": held})
+        (path,), said = export("megatron", asked, tmp_path / "train.sh")
+        assert ("--moe-grouped-gemm" in path.read_text()) is there
+        assert not [sentence for sentence in said if "moe_grouped_gemm" in sentence]
+
+
+def test_heads_and_what_is_trained_beside_adapters_are_ms_swifts_too(tmp_path: Path) -> None:
+    options = "tp=2,sp=true,tuner_type=lora,modules_to_save=embedding+lm_head,task_type=seq_cls,num_labels=7,gradient_accumulation_fusion=false"
+    result = symsim.derive("llama3-8b", options, {"allocator": "expandable"})
+    (path,), said = export("swift", Asked(result.model, result.strategy, assumptions=result.assumptions), tmp_path / "train.yaml")
+    back = symsim.load_job("swift", str(path)).placed()
+    assert (back.modules_to_save, back.task_type, back.num_labels) == (("embedding", "lm_head"), "seq_cls", 7)
+    assert not [sentence for sentence in said if "cannot say" in sentence]

@@ -9,7 +9,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from symsim.importers.assumed import ALLOCATOR
+from symsim.importers.megatron.fusions import OFFLOADED
+from symsim.importers.megatron.hybrid import INDEXER
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.assumptions import resolve
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.stages import stages
 
@@ -35,12 +39,18 @@ def files(asked: "Asked") -> dict[str, str]:
     }
     node, nodes = machines(s)
     text = f"#!/bin/bash\n# {a.name} on {s.world_size} ranks; run in a checkout of Megatron-LM. Data is made up: --data-path trains on yours.\n"
-    text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n\n"
+    text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
+    text += "".join(f"export {name}={value}\n" for name, value in environment(asked).items()) + "\n"
     for name, arguments in groups.items():
         lines = "".join(f"    {' '.join(map(_quoted, argument))}\n" for argument in arguments)
         text += f"{name}=(\n{lines})\n\n" if lines else ""
     used = " ".join(f'"${{{name}[@]}}"' for name, arguments in groups.items() if arguments)
     return {"train.sh": text + f"torchrun --nproc-per-node {node} --nnodes {nodes} pretrain_gpt.py {used}\n"}
+
+
+def environment(asked: "Asked") -> dict[str, str]:
+    """Variables that the ranks are started with."""
+    return {ALLOCATOR[0]: "expandable_segments:True"} if asked.assumptions.get("allocator") == "expandable" else {}
 
 
 def run_arguments(asked: "Asked") -> list[Argument]:
@@ -125,6 +135,10 @@ def _attention(a: Architecture) -> Iterator[Argument]:
         for name in ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim"):
             yield from _given(name.replace("_", "-"), getattr(at, name))
         yield from _on("qk-layernorm", at.latent_norm)
+        if at.dsa_indexer_topk is not None:
+            yield ("--experimental-attention-variant", "dsa")
+            for name in INDEXER:
+                yield from _given(name.replace("_", "-"), getattr(at, name))
         return
     if a.query_groups != at.num_attention_heads:
         yield ("--group-query-attention",)
@@ -176,7 +190,6 @@ def _experts(a: Architecture, s: Strategy) -> Iterator[Argument]:
     yield from _given("moe-latent-size", moe.moe_latent_size)
     yield from _on("moe-router-enable-expert-bias", moe.moe_router_enable_expert_bias != "none")
     yield from _on("moe-apply-probs-on-input", moe.router_weight_before_experts)
-    yield ("--moe-grouped-gemm",)
     yield from _on("use-transformer-engine-op-fuser", s.use_transformer_engine_op_fuser)
     yield from _given("moe-token-dispatcher-type", s.moe_token_dispatcher_type)
     if s.moe_token_dispatcher_type == "flex":
@@ -193,8 +206,6 @@ def _experts(a: Architecture, s: Strategy) -> Iterator[Argument]:
     yield from _given("moe-router-load-balancing-type", s.moe_router_load_balancing_type)
     yield from _given("moe-z-loss-coeff", "1e-3" if s.moe_z_loss else None)
     yield from _given("moe-aux-loss-coeff", None if s.moe_router_load_balancing_type == "none" else "1e-3")
-    yield from _given("dsa-indexer-loss-coeff", None if s.dsa_indexer_loss == "none" else "1e-2")
-    yield from _on("dsa-indexer-use-sparse-loss", s.dsa_indexer_loss == "sparse")
     yield from _on("moe-shared-expert-overlap", s.moe_shared_expert_overlap)
     yield from _on("overlap-moe-expert-parallel-comm", s.overlap_moe_expert_parallel_comm)
     yield from _on("delay-wgrad-compute", s.delay_wgrad_compute)
@@ -284,7 +295,15 @@ def _training(asked: "Asked") -> Iterator[Argument]:
     fused = s.cross_entropy_fusion in ("native", "te", "linear")
     yield from _on("cross-entropy-loss-fusion", fused)
     yield from _given("cross-entropy-fusion-impl", s.cross_entropy_fusion if fused else None)
-    yield from _on("moe-permute-fusion", asked.architecture.moe is not None and asked.assumptions.get("moe_permute_fusion") == "true")
+    held = resolve(asked.assumptions)
+    for name in ("moe_grouped_gemm", "moe_permute_fusion"):
+        yield from _on(name.replace("_", "-"), asked.architecture.moe is not None and held[name] == "true")
+    yield from _given("dsa-indexer-loss-coeff", None if s.dsa_indexer_loss == "none" else "1e-2")
+    yield from _on("dsa-indexer-use-sparse-loss", s.dsa_indexer_loss == "sparse")
+    yield from _on("moe-router-force-load-balancing", asked.architecture.moe is not None and held["expert_load"] == "random")
+    yield from _on("deterministic-mode", held["deterministic_attention"] == "true")
+    for name in ("log_params_norm", "log_num_zeros_in_grad"):
+        yield from _on(name.replace("_", "-"), getattr(s, name))
     gated = asked.architecture.mlp is None or asked.architecture.mlp.gated
     yield from _on(f"no-bias-{'swiglu' if gated else 'gelu'}-fusion", not s.bias_activation_fusion)
     for name in ("gradient_accumulation_fusion", "bias_dropout_fusion", "masked_softmax_fusion"):
@@ -323,6 +342,10 @@ def _recompute(s: Strategy) -> Iterator[Argument]:
     elif s.recompute == "selective":
         yield ("--recompute-granularity", "selective")
         yield ("--recompute-modules", *s.recompute_modules)
+    modules = {operation: module for module, operation in reversed(OFFLOADED.items())}
+    if s.offload_operations and set(s.offload_operations) <= modules.keys():
+        yield ("--fine-grained-activation-offloading",)
+        yield ("--offload-modules", *(modules[operation] for operation in s.offload_operations))
     if s.cpu_offloading_num_layers:
         yield ("--cpu-offloading-num-layers", str(s.cpu_offloading_num_layers))
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from symsim.exporters.export import Asked
 
 _LISTS = ("recompute_modules",)
+# parameters that are trained whole beside adapters
+_WHOLE = {"embedding": "word_embeddings", "lm_head": "output_layer"}
 
 
 def files(asked: "Asked") -> dict[str, str]:
@@ -29,7 +31,11 @@ def files(asked: "Asked") -> dict[str, str]:
     if hub is None:
         raise InputError(f"ms-swift trains a model of a hub, and {a.name} has no source there; 'symsim list models' has those that do")
     node, nodes = megatron.machines(s)
-    made: dict[str, Any] = {"ENV": {"NPROC_PER_NODE": node, "NNODES": nodes}, "model": hub, "dataset": ["YOUR_DATASET"]}
+    made: dict[str, Any] = {
+        "ENV": {"NPROC_PER_NODE": node, "NNODES": nodes, **megatron.environment(asked)},
+        "model": hub,
+        "dataset": ["YOUR_DATASET"],
+    }
     made |= {"max_length": s.seq_length, "torch_dtype": {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[s.precision]}
     made["recompute_granularity"] = s.recompute if s.recompute in ("full", "selective") else "none"
     made |= {"cross_entropy_loss_fusion": False, "use_distributed_optimizer": s.zero == 1}
@@ -43,7 +49,8 @@ def files(asked: "Asked") -> dict[str, str]:
         key = back.get(name, name)
         if key in {*SAME, *RENAMED}:
             made[key] = True if len(argument) == 1 else list(argument[1:]) if key in _LISTS else _value(argument[1])
-    made |= _adapters(s)
+    made |= {**_adapters(s), **_headed(s)}
+    made |= {} if s.gradient_accumulation_fusion else {"gradient_accumulation_fusion": False}
     made["apply_rope_fusion"] = resolve(asked.assumptions)["apply_rope_fusion"] == "true"
     if made.get("cp_comm_type") == "a2a+p2p":
         # its two degrees are no arguments of ms-swift
@@ -60,7 +67,16 @@ def _adapters(s: Strategy) -> dict[str, Any]:
     if s.tuner_type != "lora":
         return {}
     targets = ["all-linear" if name == ALL_LINEAR else MEGATRON_NAMES.get(name, name) for name in s.target_modules]
-    return {"tuner_type": "lora", "lora_rank": s.lora_rank, "lora_dropout": s.lora_dropout, "target_modules": targets}
+    made: dict[str, Any] = {"tuner_type": "lora", "lora_rank": s.lora_rank, "lora_dropout": s.lora_dropout, "target_modules": targets}
+    whole = [_WHOLE[name] for name in s.modules_to_save or () if name in _WHOLE]
+    return {**made, "modules_to_save": whole} if whole else made
+
+
+def _headed(s: Strategy) -> dict[str, Any]:
+    """The head of a task that is no language model's."""
+    if s.task_type == "seq_cls":
+        return {"task_type": "seq_cls", "num_labels": s.num_labels}
+    return {"task_type": "embedding"} if s.task_type == "embedding" else {}
 
 
 def said(asked: "Asked") -> list[str]:

@@ -10,8 +10,7 @@ _OUT = {
     "no_bias_dropout_fusion": "bias_dropout_fusion",
     "no_masked_softmax_fusion": "masked_softmax_fusion",
 }
-# modules of offload_modules as operations here
-_OFFLOADED = {
+OFFLOADED = {
     "attn_norm": "pre_attention_norm",
     "qkv_linear": "attention.qkv",
     "core_attn": "attention.core",
@@ -21,6 +20,7 @@ _OFFLOADED = {
     "fused_group_mlp": "moe.experts.fc1",
     "moe_act": "moe.experts.act",
 }
+"""Modules of offload_modules as operations here."""
 
 
 def fusions(read: Settings) -> None:
@@ -64,13 +64,13 @@ def offloaded_modules(read: Settings) -> None:
             if keys.has(key):
                 keys.note(key, "no_cost_effect", why="no modules are named" if on else "read with fine_grained_activation_offloading")
         return
-    strange = [name for name in names if name not in _OFFLOADED]
+    strange = [name for name in names if name not in OFFLOADED]
     if strange:
-        keys.refuse("offload_modules", f"'{strange[0]}' is none of its modules; give some of {', '.join(_OFFLOADED)}")
+        keys.refuse("offload_modules", f"'{strange[0]}' is none of its modules; give some of {', '.join(OFFLOADED)}")
     known = read.architecture is not None
     absent = {"qkv_linear"} if known and read.architecture.attention.kind == "mla" else set()  # type: ignore[union-attr]
     absent |= {"expert_fc1", "fused_group_mlp", "moe_act"} if known and not read.mixture else set()
-    runs = [_OFFLOADED[name] for name in names if name in _OFFLOADED and name not in absent]
+    runs = [OFFLOADED[name] for name in names if name in OFFLOADED and name not in absent]
     if runs and read.options.get("recompute") != "full":
         read.options["offload_operations"] = list(dict.fromkeys(runs))
     else:
