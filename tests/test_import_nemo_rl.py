@@ -109,7 +109,7 @@ def test_lengths_and_kernels(tmp_path: Path) -> None:
         ({"train_micro_batchsize": 2}, "a NeMo-RL file has no key 'policy.train_micro_batchsize': did you mean 'policy.train_micro_batch_size'"),
         ({"precision": "int8"}, "policy.precision is int8; it should be one of"),
         ({"dtensor_cfg": {"tensor_parallel_size": 3}}, "such that tp[*]cp=3 divides the 8 ranks"),
-        ({"megatron_cfg": {"enabled": True, "tensor_model_parallel_size": 3}}, "divides the 8 ranks"),
+        ({"megatron_cfg": {"enabled": True, "tensor_model_parallel_size": 3}}, "tp[*]cp[*]pp=3[*]1[*]1 does not divide the 8 ranks that train"),
     ],
 )
 def test_what_cannot_be_is_a_sentence(tmp_path: Path, policy: dict[str, Any], sentence: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from symsim.errors import InputError
 from symsim.importers.adapted import Names, adapters, excluded
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.megatron.handed import handed
@@ -60,10 +61,11 @@ def of_megatron(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str
         else:
             strategy["freeze_parameters"] = ["router"]
     _adapters(keys, strategy, architecture)
-    each = int(strategy.get("tp", 1)) * int(strategy.get("cp", 1)) * int(strategy.get("pp", 1))
-    if world % each:
-        raise keys.wrong(f"{MEGATRON}.tensor_model_parallel_size", f"such that tp*cp*pp={each} divides the {world} ranks of the cluster")
-    strategy["dp"] = world // each
+    tp, cp, pp = (int(strategy.get(name, 1)) for name in ("tp", "cp", "pp"))
+    if world % (tp * cp * pp):
+        said = f"tp*cp*pp={tp}*{cp}*{pp} does not divide the {world} ranks that train"
+        raise InputError(f"{keys.place('cluster.num_nodes')}: {said}, those of the cluster without ranks that generate alone")
+    strategy["dp"] = world // (tp * cp * pp)
     return rows
 
 

@@ -147,7 +147,7 @@ def _sharded(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], 
         strategy["sp"] = True
     each = strategy["tp"] * strategy["cp"]
     if world % each:
-        raise keys.wrong(f"{DTENSOR}.tensor_parallel_size", f"such that tp*cp={each} divides the {world} ranks of the cluster")
+        raise keys.wrong(f"{DTENSOR}.tensor_parallel_size", f"such that tp*cp={each} divides the {world} ranks that train")
     strategy["dp"] = world // each
     copies = keys.integer(f"{DTENSOR}.dp_replicate_size", 1, to="num_distributed_optimizer_instances", least=1)
     if copies > 1:
