@@ -183,6 +183,13 @@ def test_kernels_losses_and_heads(tmp_path: Path) -> None:
     assert opened["freeze_parameters"] == ["embedding", "layers", "lm_head", "final_norm"]
 
 
+@pytest.mark.parametrize("pattern", ["model.layers.5[7-5]+.mlp", "model.layers.+.mlp", "model.layers.1+++.mlp", "model.layers.1x.mlp"])
+def test_a_pattern_that_is_none_names_nothing(tmp_path: Path, pattern: str) -> None:
+    made = job(tmp_path, {"base_model": "meta-llama/Meta-Llama-3-8B", "unfrozen_parameters": ["lm_head.weight", pattern]})
+    (row,) = [row for row in made.rows if row.key == "unfrozen_parameters"]
+    assert row.fate == "not_modelled" and pattern in row.why and "trainable_parameters" not in strategy(made)
+
+
 def test_a_plugin_for_the_loss_turns_it_on(tmp_path: Path) -> None:
     plugin = {"plugins": ["axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"]}
     assert strategy(job(tmp_path, plugin))["cross_entropy_fusion"] == "cut"

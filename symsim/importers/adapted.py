@@ -308,7 +308,7 @@ def frozen(asked: Iterable[str], architecture: Architecture | None) -> tuple[lis
         name = text.rsplit(".", 1)[-1] if "." in text else text
         if path is not None and architecture is not None:
             first, *deeper = path[2].split(".") if path[2] else ("",)
-            if first and first not in _INSIDE:
+            if path.end() < len(text) or (first and first not in _INSIDE):
                 lost.append(text)
                 continue
             exact = path[2] is not None
@@ -333,12 +333,20 @@ def opened(patterns: Iterable[str], architecture: Architecture | None) -> tuple[
     for pattern in patterns:
         text = pattern.strip().lstrip("^").removeprefix(".*").lstrip(".").split("[:")[0].rstrip("$*.").removesuffix(".weight")
         classes = _CLASSES.fullmatch(text)
-        if classes and architecture is not None and not classes[2].isdigit():
-            layers = [str(i) for i in range(architecture.num_layers) if re.fullmatch(classes[2], str(i))]
+        layers = _numbered(classes[2], architecture.num_layers) if classes and architecture is not None and not classes[2].isdigit() else None
+        if classes and layers is not None:
             texts += [f"{classes[1]}{i}{classes[3] or '.'}".rstrip(".") + ("" if classes[3] else ".") for i in layers]
         else:
             texts += ["embed_tokens", "layers", "norm"] if text.endswith("language_model") else [text]
     return frozen(texts, architecture)
+
+
+def _numbered(pattern: str, layers: int) -> list[str] | None:
+    """The numbers of layers that a pattern means; None of one that is none (`[7-5]`, `+`)."""
+    try:
+        return [str(i) for i in range(layers) if re.fullmatch(pattern, str(i))]
+    except re.error:
+        return None
 
 
 def _runs(indices: list[int]) -> list[tuple[int, int]]:
