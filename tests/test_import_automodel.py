@@ -76,6 +76,8 @@ def test_a_pipeline_with_chunks(tmp_path: Path) -> None:
     assert (found["pp"], found["vpp"], found["schedule"], found["zero"]) == (4, 2, "interleaved", 3)
     assert not found["reshard_after_backward"] and found["gradient_sync"] == "last_microbatch"
     assert (found["micro_batch_size"], found["num_microbatches"]) == (2, 8)
+    (row,) = [row for row in made.rows if row.key == "step_scheduler.global_batch_size"]
+    assert row.fate == "not_modelled" and row.why.startswith("the pipeline empties 4 times a step there")
     assert symsim.derive(made.architecture, found).strategy.dp == 4
 
 

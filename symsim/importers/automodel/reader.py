@@ -23,7 +23,7 @@ from symsim.importers.optimizers import OPTIMIZERS, of_class
 from symsim.importers.ranks import NODE, known_variables, variable, world_size
 from symsim.importers.rules import parts_apart, settle, split_sequence
 from symsim.importers.sections import of_sections, referred, under
-from symsim.importers.torchtitan.reader import SCHEDULES
+from symsim.importers.torchtitan.reader import EMPTIED, SCHEDULES
 from symsim.importers.trainer import OTHER_MODELS
 from symsim.importers.weights import model_of
 from symsim.inputs.hf.reader import read_config
@@ -334,7 +334,10 @@ def _pipeline(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
     local = strategy["micro_batch_size"]
     if local % part:
         raise keys.wrong("step_scheduler.local_batch_size", f"a multiple of pp_microbatch_size, {part}")
-    strategy |= {"micro_batch_size": part, "num_microbatches": local // part * strategy["num_microbatches"]}
+    rounds = strategy["num_microbatches"]
+    strategy |= {"micro_batch_size": part, "num_microbatches": local // part * rounds}
+    if rounds > 1:
+        keys.note("step_scheduler.global_batch_size", "not_modelled", "num_microbatches", EMPTIED.format(rounds, rounds - 1))
     _stages(keys, strategy, architecture)
 
 

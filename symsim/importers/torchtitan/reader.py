@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from symsim.importers.reading import Options
     from symsim.inputs.architecture import Architecture
 
+EMPTIED = "the pipeline empties {} times a step there, once here: {} bubbles more"
+"""Of schedules that run once for every round of accumulated gradients."""
 SCHEDULES = {
     "1f1b": ("1f1b", 1),
     "gpipe": ("gpipe", 1),
@@ -282,8 +284,7 @@ def _batch(keys: Keys, strategy: dict[str, Any]) -> None:
     strategy |= {"micro_batch_size": part, "num_microbatches": local // part * rounds}
     keys.note("training.local_batch_size", to="num_microbatches", why="cut into the pipeline's micro-batches")
     if rounds > 1:
-        why = f"the pipeline empties {rounds} times a step there, once here: {rounds - 1} bubbles more"
-        keys.note("training.global_batch_size", "not_modelled", "num_microbatches", why)
+        keys.note("training.global_batch_size", "not_modelled", "num_microbatches", EMPTIED.format(rounds, rounds - 1))
 
 
 def _pipeline(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
