@@ -33,7 +33,7 @@ def plan(
     world: Annotated[str | None, typer.Option("--world", metavar="N", help="Accelerators; several as of --axis: 16:4096:*2.")] = None,
     batch: Annotated[int | None, typer.Option("--global-batch-size", metavar="N", help="Sequences a step.")] = None,
     tokens: Annotated[str | None, typer.Option("--tokens-per-step", metavar="N", help="Tokens a step, in place of sequences: 4M, 4194304.")] = None,
-    length: Annotated[int, typer.Option("--seq-length", metavar="N", help="Tokens a sequence.")] = 4096,
+    length: Annotated[int | None, typer.Option("--seq-length", metavar="N", help="Tokens a sequence; of a job its own, else 4096.")] = None,
     goal: Annotated[str, typer.Option("--for", metavar="GOAL", help="tokens_per_second, cost, energy or memory.")] = "tokens_per_second",
     framework: Annotated[str, typer.Option("--framework", metavar="NAME", help="Whose strategies: megatron, torchtitan, deepspeed.")] = "megatron",
     fix: Fix = None,

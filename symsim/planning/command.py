@@ -25,7 +25,7 @@ from symsim.inputs.strategies import read_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.planning.difference import difference, difference_text
 from symsim.planning.knobs import single_changes
-from symsim.planning.plan import Plan, plan, trained_by
+from symsim.planning.plan import Plan, plan, rows_of, trained_by
 from symsim.planning.sizing import Need, Size, sized
 from symsim.planning.sizing_text import curve, sizing_text
 from symsim.planning.space import Asked as Planned
@@ -48,7 +48,7 @@ class Request:
     world: str | None
     batch: int | None
     tokens: str | None
-    seq_length: int
+    seq_length: int | None
     goal: str
     framework: str
     fix: str | None
@@ -121,7 +121,10 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
     if loaded.note:
         say(loaded.note)
     if loaded.strategy is not None:
-        kept = ",".join(f"{name}={text_of(value)}" for name, value in trained_by(loaded).items())
+        rows = rows_of(loaded)
+        unsaid = {"seq_length": request.seq_length is None, "global_batch_size": request.batch is None and request.tokens is None}
+        own = {**trained_by(loaded), **{name: value for name, value in rows.items() if unsaid[name]}}
+        kept = ",".join(f"{name}={text_of(value)}" for name, value in own.items())
         say(f"a plan looks for a strategy of its own: of that in {request.model} it keeps {kept or 'nothing'}, and --fix keeps more")
     if found.fits and (request.overrides or request.fix):
         _say_without_effect(request, found, say)

@@ -33,7 +33,7 @@ from symsim.grid.stored import Asked as Derivable
 from symsim.grid.stored import evaluations
 from symsim.inputs.models import LoadedModel
 from symsim.inputs.settings import text_of
-from symsim.inputs.strategies import Ranks, on_ranks, read_strategy
+from symsim.inputs.strategies import Ranks, load_strategy, on_ranks, read_strategy
 from symsim.inputs.system import System
 from symsim.inputs.systems import load_system
 from symsim.inputs.tuning import TRAINED
@@ -253,7 +253,7 @@ def plan(
     world: int,
     global_batch_size: int | None = None,
     tokens_per_step: int | None = None,
-    seq_length: int = 4096,
+    seq_length: int | None = None,
     goal: str = "tokens_per_second",
     framework: str = "megatron",
     fix: str | Mapping[str, Any] | None = None,
@@ -265,10 +265,10 @@ def plan(
 ) -> Plan:
     """The best strategies that `framework` can run on `world` accelerators, with the certificate that no other of its space is better.
 
-    model, system: as of `derive`. The batch is `global_batch_size` sequences or `tokens_per_step` tokens. goal: tokens_per_second, cost, energy
-    or memory. fix: options that every strategy has, besides what a job's own says of the parameters that are trained. allow: further axes, one or
-    several, as of --axis. fits_with: share of the memory that may be filled.
-    overrides: what --set takes. InputError for what cannot be asked, and where no configuration can run.
+    model, system: as of `derive`. The batch is `global_batch_size` sequences or `tokens_per_step` tokens; of a job that says neither, its own,
+    and so are the tokens of a sequence (of a model 4096). goal: tokens_per_second, cost, energy or memory. fix: options that every strategy
+    has, besides what a job's own says of the parameters that are trained. allow: further axes, one or several, as of --axis. fits_with: share
+    of the memory that may be filled. overrides: what --set takes. InputError for what cannot be asked, and where no configuration can run.
 
     >>> found = plan("smollm2-360m", "h100-sxm", world=4, global_batch_size=16, fix="cp=1,pp=1,vpp=1,recompute=none,overlap_grad_reduce=true")
     >>> found.fits, found.certificate.excluded, found.best[0].result.strategy.world_size
@@ -276,7 +276,7 @@ def plan(
     """
     began = time.perf_counter()
     loaded = model if isinstance(model, LoadedModel) else model_of(model)
-    batch = _batch(global_batch_size, tokens_per_step, seq_length)
+    batch, length = _rows(loaded, global_batch_size, tokens_per_step, seq_length)
     given, ranks = read_strategy(fix)
     if ranks is not None:
         raise InputError(f"--fix world: {GIVEN['world']}")
@@ -295,7 +295,7 @@ def plan(
         raise InputError("a plan needs a system: give one with -y")
     _check_system(made.system, made.system_changes, goal)
     allowed = (allow,) if isinstance(allow, str) else tuple(allow)
-    asked = Asked(loaded, made.architecture, made.system, world, batch, seq_length, framework_of(framework), fixed, allowed, dict(overrides or {}))
+    asked = Asked(loaded, made.architecture, made.system, world, batch, length, framework_of(framework), fixed, allowed, dict(overrides or {}))
     search, rows = _searched(asked, fits_with, _OBJECTIVES.get(goal, "time.step"), top, progress)
     fits, smallest = bool(rows), None
     if not fits:
@@ -314,6 +314,17 @@ def trained_by(loaded: LoadedModel) -> dict[str, Any]:
     return {name: value for name in TRAINED if (value := getattr(own, name)) != type(own).model_fields[name].default}
 
 
+def rows_of(loaded: LoadedModel) -> dict[str, int]:
+    """What a job's strategy says of the rows of a step: seq_length, and how many as global_batch_size, where it says so."""
+    if loaded.strategy is None:
+        return {}
+    own = load_strategy(loaded.strategy)
+    found = {"seq_length": own.seq_length} if "seq_length" in own.model_fields_set else {}
+    if {"global_batch_size", "num_microbatches"} & own.model_fields_set:
+        found["global_batch_size"] = own.micro_batch_size * own.microbatches * own.dp
+    return found
+
+
 def _check_system(name: str, changes: Mapping[tuple[str, ...], str], goal: str) -> None:
     """InputError for numbers that do not read, and for a goal that needs one which the system lacks."""
     accelerator, needed = load_system(name, changes).accelerator, _NEEDS.get(goal)
@@ -330,7 +341,12 @@ def _goal_at(goal: str, best: Choice) -> Callable[[float], float]:
     return lambda least: value * step / least if goal == "tokens_per_second" else value * least / step
 
 
-def _batch(sequences: int | None, tokens: int | None, seq_length: int) -> int:
+def _rows(loaded: LoadedModel, sequences: int | None, tokens: int | None, length: int | None) -> tuple[int, int]:
+    """Sequences a step and their length, as asked, and else as a job has them."""
+    own = rows_of(loaded)
+    seq_length = length if length is not None else own.get("seq_length", 4096)
+    if sequences is None and tokens is None:
+        sequences = own.get("global_batch_size")
     if (sequences is None) == (tokens is None):
         raise InputError("a plan needs a batch: give --global-batch-size (sequences a step) or --tokens-per-step, one of the two")
     if sequences is None:
@@ -341,7 +357,7 @@ def _batch(sequences: int | None, tokens: int | None, seq_length: int) -> int:
         sequences = tokens // seq_length
     if sequences < 1:
         raise InputError(f"--global-batch-size {sequences}: a number of sequences from 1 up is needed")
-    return sequences
+    return sequences, seq_length
 
 
 def _searched(asked: Asked, share: float | None, objective: str, top: int, progress: Progress) -> tuple[Search, list[dict[str, Any]]]:
