@@ -178,13 +178,13 @@ def test_a_plan_of_a_job_trains_what_the_job_trains(tmp_path: Path) -> None:
 
 def test_a_plan_of_a_job_has_its_rows(tmp_path: Path) -> None:
     (tmp_path / "model.yaml").write_text(shown("model", "smollm2-135m"))
-    (tmp_path / "strategy.yaml").write_text("seq_length: 1024\nmicro_batch_size: 2\nnum_microbatches: 4\ndp: 2\n")
+    (tmp_path / "strategy.yaml").write_text("seq_length: 1024\npacked_document_length: 512\nmicro_batch_size: 2\nnum_microbatches: 4\ndp: 2\n")
     asked = ["-y", "h100-sxm", "--world", "1", "--framework", "deepspeed"]
     of_job = run("plan", str(tmp_path), *asked)
     assert "16 sequences of 1,024 tokens a step (16,384 tokens)" in of_job.stdout
-    assert "it keeps seq_length=1024,global_batch_size=16, and" in of_job.stderr
+    assert "it keeps packed_document_length=512,seq_length=1024,global_batch_size=16, and" in of_job.stderr
     other = run("plan", str(tmp_path), *asked, "--seq-length", "2048", "--tokens-per-step", "16384")
-    assert "8 sequences of 2,048 tokens a step" in other.stdout and "it keeps nothing, and" in other.stderr
+    assert "8 sequences of 2,048 tokens a step" in other.stdout and "it keeps packed_document_length=512, and" in other.stderr
 
 
 def test_sums_in_another_order_are_no_difference() -> None:

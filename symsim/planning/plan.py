@@ -238,6 +238,9 @@ class Plan:
         return steps_figure(f"the best plans of {self.asked.model.name}", results)
 
 
+_DOCUMENTS = ("packed_document_length", "document_lengths")
+
+
 def flat(choice: Choice) -> dict[str, Any]:
     """The numbers that a sweep has columns for, by the same names."""
     names = ("time.step", "tokens_per_second", "mfu", "hfu", "memory.peak", "cost_per_trillion_tokens", "energy_per_trillion_tokens")
@@ -307,11 +310,11 @@ def plan(
 
 
 def trained_by(loaded: LoadedModel) -> dict[str, Any]:
-    """What a job's strategy says of the parameters that are trained: a plan looks for another way to train the same."""
+    """What a job's strategy says of the parameters that are trained, and of documents in a row: a plan looks for another way to train the same."""
     if loaded.strategy is None:
         return {}
     own = read_strategy(loaded.strategy)[0]
-    return {name: value for name in TRAINED if (value := getattr(own, name)) != type(own).model_fields[name].default}
+    return {name: value for name in (*TRAINED, *_DOCUMENTS) if (value := getattr(own, name)) != type(own).model_fields[name].default}
 
 
 def rows_of(loaded: LoadedModel) -> dict[str, int]:
