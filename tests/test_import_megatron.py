@@ -899,6 +899,32 @@ def test_files_of_flagscale_are_arguments_in_sections(tmp_path: Path) -> None:
     assert rows["model.enable_hetero"].fate == "not_modelled" and rows["model.hidden_dim_multiplier"].fate == "no_cost_effect"
 
 
+def test_an_experiment_of_flagscale_names_its_training(tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "70b.yaml").write_text(FLAGSCALE)
+    head = "defaults:\n  - _self_\n  - train: 70b\nexperiment:\n  exp_name: a\n  runner:\n    hostfile: null\n"
+    file = tmp_path / "train.yaml"
+    for more, ranks in (
+        ("    nnodes: 4\n    nproc_per_node: 8\n", 32),
+        ("  envs:\n    CUDA_VISIBLE_DEVICES: 0,1,2,3\n", 4),
+        ("    nnodes: ${env:WORLD_SIZE}\n    nproc_per_node: 8\n", None),
+    ):
+        file.write_text(head + more + "action: run\n")
+        job = read_job("megatron", [str(file)], Options())
+        alone = read_job("megatron", [str(tmp_path / "train" / "70b.yaml"), *(["--world-size", str(ranks)] if ranks else [])], Options())
+        assert job.strategy == alone.strategy
+        assert {row.key for row in job.rows} >= {"experiment.exp_name", "experiment.runner.hostfile", "action", "system.tensor_model_parallel_size"}
+    assert next(row for row in job.rows if row.key == "experiment.runner.nnodes").fate == "not_modelled"
+    for defaults, sentence in (
+        ("serve: 70b", "names no training [(]serve[)]"),
+        ("train: 7b", "train/7b.yaml, which is not beside it"),
+        ("train: ../train/70b", "not"),
+    ):
+        file.write_text(head.replace("train: 70b", defaults))
+        with pytest.raises(InputError, match=sentence):
+            read_job("megatron", [str(file)], Options())
+
+
 def test_adapters_and_a_folded_pipeline_of_flagscale(tmp_path: Path) -> None:
     file = tmp_path / "finetune.yaml"
     adapters = "model:\n  peft_type: lora\n  lora_dim: 16\n  lora_alpha: 32\n  lora_dropout: 0.1\n  lora_target_modules: [linear_proj]\n"

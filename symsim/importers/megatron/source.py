@@ -20,6 +20,7 @@ from symsim.importers.megatron.arguments import FLAGS, FORKS, LISTS, RENAMED, SE
 from symsim.importers.megatron.bridge import BRIDGE, INNER
 from symsim.importers.megatron.configured import TABLE as CONFIGURED
 from symsim.importers.megatron.configured import is_configured, of_configured
+from symsim.importers.megatron.experiments import is_experiment, ranks_of, rows_of, training_file
 from symsim.importers.megatron.gaps import GAPS
 from symsim.importers.megatron.nemo import PRIMUS, TABLE, is_nemo, is_primus, of_nemo, of_primus
 from symsim.importers.megatron.silent import SILENT
@@ -31,7 +32,7 @@ from symsim.importers.shell.scope import Word
 from symsim.importers.shell.slurm import header
 from symsim.importers.shell.texts import json_written
 from symsim.importers.shell.words import value_of
-from symsim.inputs.reading import Document, read_json, read_text
+from symsim.inputs.reading import Document, read_json, read_text, read_yaml
 
 Dialect = Literal["arguments", "fields", "recipe"]
 
@@ -342,6 +343,10 @@ def _document(found: Source, document: Document, variables: Mapping[str, str]) -
     if is_deepspeed(document.data):
         found.settings = document
         return
+    if is_experiment(document.data):
+        found.run += rows_of(document)
+        found.world, found.ranks = ranks_of(document)
+        return _document(found, read_yaml(training_file(document)), variables)
     if all(isinstance(document.data.get(section), dict) for section in _OF_FLAGSCALE):
         _flattened(found, document, (), variables)
         return
