@@ -164,6 +164,8 @@ def _cases(schedule: Schedule) -> list[tuple[dict[str, Any], dict[str, Any]]]:
                         "h": 2 - p % 2,
                         "s": 4 * p - 5 - 2 * (p % 3 == 0),
                         "u": int(p % 3 == 2),
+                        "t": int(p % 3 == 0),
+                        "n": int(p in (3, 5, 6, 9)),
                     }
                     found.append((letters, values))
     assert found
@@ -180,12 +182,12 @@ def _makespan_blocks() -> list[str]:
 
 def test_bubbles() -> None:
     """Each formula of the page is the code's closed form at equal stages without messages, and so is each share."""
-    blocks = dict(zip(("zbv", "v_half", "v_min", "dualpipe", "dualpipev"), _makespan_blocks(), strict=True))
+    blocks = dict(zip(("zbv", "v_half", "v_min", "1f1b_v", "dualpipe", "dualpipev"), _makespan_blocks(), strict=True))
     for name, _, bubble, share in _rows(_page("docs/schedules.md"), "## Time"):
         schedule = SCHEDULES[name.strip("`")]
         for letters, values in _cases(schedule):
             if schedule.name in blocks:
-                halved = Fraction(1, 2) if schedule.name.startswith("v_") else 1
+                halved = Fraction(1, 2) if schedule.name in ("v_half", "v_min", "1f1b_v") else 1
                 formula, wanted = blocks[schedule.name], schedule.makespan if schedule.name.startswith("dual") else schedule.bubble / halved
                 if schedule.name == "zbv" and letters["m"] < 2 * letters["p"] - 1:
                     continue

@@ -961,6 +961,7 @@ def test_names_of_forks() -> None:
         ("--zero-bubble-v-schedule --enable-zb-runtime", "zbv", 2),
         ("--zero-bubble-v-schedule --zero-bubble-v-schedule-mem-setup half", "v_half", 2),
         ("--zero-bubble-v-schedule --zero-bubble-v-schedule-mem-setup min", "v_min", 2),
+        ("--enable-1f1b-v", "1f1b_v", 2),
         ("--zero-bubble-max-pending-backward 4 --enable-zb-runtime", "1f1b", 1),
     ],
 )
@@ -970,6 +971,8 @@ def test_schedules_of_the_zero_bubble_fork(words: str, schedule: str, vpp: int) 
     assert (row(found, "--zero-bubble-v-schedule-mem-setup")[0] == "mapped") if "mem-setup" in words else True
     two = job(*DENSE, "--pipeline-model-parallel-size", "2", "--zero-bubble-v-schedule", "--zero-bubble-v-schedule-mem-setup", "half")
     assert two.placed().schedule == "zbv" and row(two, "--zero-bubble-v-schedule-mem-setup")[0] == "not_modelled"
+    two = job(*DENSE, "--pipeline-model-parallel-size", "2", "--enable-1f1b-v")
+    assert two.placed().schedule == "1f1b" and row(two, "--enable-1f1b-v")[0] == "not_modelled"
     alone = job(*DENSE, "--enable-zero-bubble", "--zero-bubble-v-schedule")
     with pytest.raises(InputError, match="takes no value, and 'x' is the value of no argument"):
         job(*DENSE, "--enable-zero-bubble", "x")

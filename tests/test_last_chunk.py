@@ -7,7 +7,7 @@ import pytest
 from symsim.api.python import derive
 from symsim.pipeline.orders import order
 
-V = ("zbv", "v_half", "v_min", "dualpipev")
+V = ("zbv", "v_half", "v_min", "1f1b_v", "dualpipev")
 
 
 @pytest.mark.parametrize("schedule", ["interleaved", "interleaved_zb", "grouped_interleaved", "looped_bfs", *V])

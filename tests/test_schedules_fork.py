@@ -63,7 +63,7 @@ def test_groups_are_exact_as_far_as_they_say() -> None:
     assert -0.022 < min(short) and -0.18 < min(other)
 
 
-# forwards, input gradients and weight gradients of a rank in turn, of its second chunk in small letters; from scheduler/zbv_greedy.py as it runs
+# forwards, input and weight gradients or whole backwards of a rank in turn, of its second chunk in small letters; from the schedulers as they run
 ORDERS = {
     ("v_half", 4, 7): (
         "FFFFFfiwfiwfIiwfWFIiwfWFIiwfiwIWWfiIwIWWIW",
@@ -89,6 +89,13 @@ ORDERS = {
         "FFffiwIFWifwIFWifwIFWifwIFWifwIiwWIW",
         "FfFfiIwWFfiIwWFfiIwWFfiIwWFfiIwWiIwW",
     ),
+    ("1f1b_v", 4, 7): (
+        "FFFFFfbfbfbfbBFfbBFfbBfbBBBB",
+        "FFFFffbfbFbfBbfFBbfFBbfBbBBB",
+        "FFFfffbFbFBfbBfbFBfbFBfbBbBB",
+        "FfFfFfbBFfbBFfbBFfbBFfbBbBbB",
+    ),
+    ("1f1b_v", 3, 6): ("FFFFFfbfbfbfBbFfBbfBbBBB", "FFFfFfbfbFBfbBfbFBfbBbBB", "FfFfFfbBFfbBFfbBFfbBbBbB"),
 }
 
 
@@ -110,6 +117,9 @@ def test_orders_of_a_v_are_those_of_the_fork(name: str, p: int, m: int) -> None:
         ("v_min", (0.8, 1.5), (0.6, 1.1), 0.0013, -0.011, 0.004),
         ("v_min", (1.8, 2.6), (0.6, 1.1), 0.0004, -0.003, 0.001),
         ("v_min", (0.4, 2.5), (0, 2.5), 0.0037, -0.049, 0.013),
+        ("1f1b_v", (1, 1.5), (1, 1.2), 0.0024, -0.007, 0.009),
+        ("1f1b_v", (1.8, 2.6), (0.6, 1.1), 0.0019, -0.006, 0.007),
+        ("1f1b_v", (0.4, 1), (0.1, 1), 0.0093, -0.05, 0.027),
     ],
 )
 def test_makespans_of_a_v_are_estimates(
@@ -120,8 +130,9 @@ def test_makespans_of_a_v_are_estimates(
     for _ in range(200):
         p = draw.randint(3, 10)
         m, c = draw.choice((2 * p - 1, 2 * p, 3 * p, 4 * p)), draw.uniform(0, 0.1)
-        length = {"F": 1.0, "I": draw.uniform(*inputs), "W": draw.uniform(*weights)}
+        parts = 1.0, draw.uniform(*inputs), draw.uniform(*weights)
+        length = dict(zip("FIW", parts)) | {"B": parts[1] + parts[2]}
         end = max(t.end for t in replay(order(name, p, m, 2), lambda o, length=length: length[o.kind], c))
-        values = sizes(p, m, 2) | equal_stages(p, 2, *length.values(), c=c)
+        values = sizes(p, m, 2) | equal_stages(p, 2, *parts, c=c)
         errors.append(float(SCHEDULES[name].makespan.evaluate(values)) / end - 1)
     assert sum(map(abs, errors)) / 200 < mean and low < min(errors) and max(errors) < high

@@ -294,6 +294,7 @@ class Strategy(BaseModel):
         "zbv",
         "v_half",
         "v_min",
+        "1f1b_v",
         "dualpipe",
         "dualpipev",
         "ds_default",

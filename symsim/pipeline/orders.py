@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Literal, NamedTuple
 
-from symsim.pipeline.orders_v import from_pattern, half_places, least_places
+from symsim.pipeline.orders_v import Pass, from_pattern, half_places, least_places, whole_backwards
 
 Kind = Literal["F", "B", "I", "W", "R"]
 
@@ -314,9 +315,9 @@ def _zbv(p: int, m: int, v: int, group: int) -> Order:
     return tuple(row(rank) for rank in range(p))
 
 
-def _patterned(places: Callable[[int, int], tuple[int, int, int, int]]) -> Callable[[int, int, int, int], Order]:
+def _patterned(rows_of: Callable[[int, int], list[list[Pass]]]) -> Callable[[int, int, int, int], Order]:
     def order_of(p: int, m: int, v: int, group: int) -> Order:
-        rows = enumerate(from_pattern(places, p, m))
+        rows = enumerate(rows_of(p, m))
         return tuple(tuple(_one(kind, (rank, 2 * p - 1 - rank)[chunk], k) for kind, chunk, k in row) for rank, row in rows)
 
     return order_of
@@ -462,8 +463,9 @@ _ORDERS: Mapping[str, Callable[[int, int, int, int], Order]] = {
     "interleaved_zb": _interleaved_zb,
     "grouped_interleaved": _grouped_interleaved,
     "zbv": _zbv,
-    "v_half": _patterned(half_places),
-    "v_min": _patterned(least_places),
+    "v_half": _patterned(partial(from_pattern, half_places)),
+    "v_min": _patterned(partial(from_pattern, least_places)),
+    "1f1b_v": _patterned(whole_backwards),
     "dualpipe": _dualpipe,
     "dualpipev": _dualpipev,
     "ds_default": _merak(lambda p, m, rank: set(), merged=False),

@@ -1,18 +1,18 @@
-"""Orders of two chunks a rank in the shape of a V that follow from a pattern: V-Half and V-Min, as the zero-bubble fork of Megatron-LM makes them.
+"""Orders of two chunks a rank in the shape of a V that follow from a pattern: V-Half, V-Min and 1F1B-V of the zero-bubble fork of Megatron-LM.
 
 A pattern says in which place of a clock of ranks each micro-batch's four passes are, six places a micro-batch; weight gradients take what is left
-free. Passes before and after the steady state are then moved forward as far as messages, and what a rank holds at most, allow
-(scheduler/zbv_greedy.py, arXiv 2405.15362 section 3).
+free, or stand behind input gradients. Passes are then moved forward as far as messages, and what a rank holds at most, allow: in V-Half and V-Min
+those before and after the steady state (scheduler/zbv_greedy.py, v1f1b.py; arXiv 2405.15362 section 3).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Literal
 
-Pass = tuple[Literal["F", "I", "W"], int, int]
+Pass = tuple[Literal["F", "B", "I", "W"], int, int]
 """Of what kind, of which chunk and of which micro-batch."""
 _PERIOD = 6
 # the passes of a micro-batch on a rank one after the other, and whether each comes from the rank before it
@@ -142,3 +142,54 @@ def from_pattern(places: Callable[[int, int], tuple[int, int, int, int]], p: int
             done[chunk] += 1
         found.append([(kind, chunk, k) for _, kind, chunk, k in sorted(waiting)])
     return found
+
+
+def _first_places(p: int) -> list[list[int]]:
+    """1F1B-V: places of each rank's passes of the first micro-batch; a backward takes the one behind it too."""
+    rows = [[rank, 2 * p - 1 - rank, 0, 0] for rank in range(p)]
+    place, left = 2 * p + 3 * (p % 3 == 0), (p + 2) % 3 or 3
+    for which, ranks in ((2, range(p)), (3, range(p - 1, -1, -1))):
+        for rank in ranks:
+            rows[rank][which] = place
+            left -= 1
+            # behind every third are places for what other ranks run
+            place, left = place + 2 + 3 * (not left), left or 3
+    return rows
+
+
+def _ahead(rank: int, which: int, k: int, p: int) -> list[tuple[int, int, int]]:
+    """What a pass waits for; 4 and 5 are the second halves of the backwards 2 and 3."""
+    own = [(rank, which, k - 1)]
+    if which > 3:
+        return [*own, (rank, which - 2, k)]
+    other = rank - 1 if which % 2 == 0 else rank + 1
+    if 0 <= other < p:
+        return [*own, (other, which + 2 * (which > 1), k)]
+    return [*own, (rank, (-1, 0, 1, 4)[which], k)]
+
+
+def whole_backwards(p: int, m: int) -> list[list[Pass]]:
+    """1F1B-V: what each of p ranks runs in turn for m micro-batches."""
+    ranks = [
+        {first + _PERIOD * k: (which, k) for which, first in enumerate([*row, row[2] + 1, row[3] + 1]) for k in range(m)} for row in _first_places(p)
+    ]
+    end = max(map(max, ranks)) + 1
+    held = [list(accumulate((rank[n][0] < 2) - (rank[n][0] > 3) if n in rank else 0 for n in range(end))) for rank in ranks]
+    limit = max(map(max, held))
+    done: dict[tuple[int, int, int], int] = {}
+    for place in range(end):
+        for n, rank in enumerate(ranks):
+            if place not in rank:
+                continue
+            which, k = rank[place]
+            now = max((done[one] for one in _ahead(n, which, k, p) if one in done), default=-1) + 1
+            if which < 2:
+                now = max([now, *(t + 1 for t in range(now, place) if held[n][t] >= limit)])
+            while now < place and (now in rank or (which in (2, 3) and now + 1 in rank)):
+                now += 1
+            done[n, which, k] = now
+            if now < place:
+                rank[now] = rank.pop(place)
+                for t in range(now, place):
+                    held[n][t] += (which < 2) - (which > 3)
+    return [[("F" if which < 2 else "B", int(which in (1, 2)), k) for _, (which, k) in sorted(rank.items()) if which < 4] for rank in ranks]

@@ -42,7 +42,7 @@ from symsim.pipeline.schedule import (
     v,
     with_fill,
 )
-from symsim.pipeline.schedules_fork import grouped_interleaved, v_half, v_min
+from symsim.pipeline.schedules_fork import grouped_interleaved, one_forward_one_backward_v, v_half, v_min
 from symsim.pipeline.schedules_merak import (
     MERGED_EXCHANGES,
     SHORT_EXCHANGES,
@@ -266,6 +266,7 @@ SCHEDULES = _Rows(
         "zbv": zbv,
         "v_half": v_half,
         "v_min": v_min,
+        "1f1b_v": one_forward_one_backward_v,
         "dualpipe": dualpipe,
         "dualpipev": dualpipev,
         "ds_default": ds_default,

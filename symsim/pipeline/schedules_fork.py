@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from symsim.algebra.expr import Expr, Number, floor, maximum, minimum
 from symsim.pipeline.schedule import (
     PIPE,
@@ -20,8 +22,10 @@ from symsim.pipeline.schedule import (
     m,
     p,
     positive,
+    sum_tb,
     sum_tf,
     sum_tir,
+    tb,
     tc,
     tf,
     tir,
@@ -72,9 +76,9 @@ _AS_MADE: tuple[Condition, ...] = (
 )
 
 
-def _of_v(name: str, meaning: str, source: str, fill: Expr, under_way: Expr, of_first: Expr, until_input: Expr) -> Schedule:
+def _of_v(name: str, meaning: str, source: str, fill: Expr, under_way: Expr, of_first: Expr, until_input: Expr, **rest: object) -> Schedule:
     """Two chunks a rank in the shape of a V. of_first: those of under_way that are of chunk 0, which the rest of them are not of."""
-    return with_fill(
+    row = with_fill(
         name,
         meaning,
         source,
@@ -89,6 +93,7 @@ def _of_v(name: str, meaning: str, source: str, fill: Expr, under_way: Expr, of_
         chunks=2,
         placement="v",
     )
+    return replace(row, **rest)  # type: ignore[arg-type]
 
 
 def v_half() -> Schedule:
@@ -122,11 +127,15 @@ def _is_rank(rank: Number) -> Expr:
     return positive(1 - maximum(i - rank, rank - i))
 
 
+def _thirds() -> tuple[Expr, Expr]:
+    """1 where three divide the ranks, and where they leave two over."""
+    return floor(p / 3) - floor((p - 1) / 3), floor((p + 1) / 3) - floor(p / 3)
+
+
 def v_min() -> Schedule:
     f, x, w = tf / 2, tir / 2, tw / 2
     every_f, every_x = sum_tf / 2, sum_tir / 2
-    # 1 where three divide the ranks, and where they leave two over
-    thirds, two = floor(p / 3) - floor((p - 1) / 3), floor((p + 1) / 3) - floor(p / 3)
+    thirds, two = _thirds()
     # of passes that take equally long the bubble has 4 pp - 5 - 2 thirds
     whole = maximum(
         every_f + f + 3 * every_x - (4 + 2 * thirds) * x - 2 * w,
@@ -147,4 +156,30 @@ def v_min() -> Schedule:
         2 * each - fewer,
         maximum(2 * each - 1 - i, each + floor((p + 2 - i) / 6)) - fewer + two * few,
         2 * each - two * (_is_rank(0) + _is_rank(1) + few),
+    )
+
+
+def one_forward_one_backward_v() -> Schedule:
+    f, b = tf / 2, tb / 2
+    every_f, every_b = sum_tf / 2, sum_tb / 2
+    thirds, two = _thirds()
+    # 1 of 3, 5, 6 and 9 ranks, whose pattern bends less where backwards are short
+    few = thirds * is_positive(10 - p) + two * is_positive(6 - p)
+    ends = positive(p - 1 - 2 * two - 3 * thirds)
+    whole = (every_f - (p - ends) * f) + 2 * (every_b - b)
+    # of backwards twice as long as forwards the bubble is the same
+    short = (7 - 2 * few) * p / 2
+    forwards = m * ((6 - 2 * few) * every_f / p - 2 * f - (2 - few) * b) + (ends + 4 * (p - 1) - 2 * short) * f + short * b
+    each = floor((2 * p + 3) / 3)
+    return _of_v(
+        "1f1b_v",
+        "two chunks a rank in the shape of a V, backwards whole: two thirds of the memory of 1F1B",
+        _GREEDY.replace("zbv_greedy", "v1f1b"),
+        maximum(whole + (2 * m + 4 * p - 8) * tc, forwards + ((1 - few) * (6 - 2 / floor(p / 3)) + 2 * few) * m * tc),
+        2 * each,
+        maximum(2 * each - 1 - i - floor(i / 2), each + is_positive(p - i - 3)),
+        2 * each,
+        exact_while=((-tf, "an order that has an exact form"),),
+        estimate="of equal stages within 2 % of what the order takes where a backward is twice a forward or more, else within 8 %",
+        splits_backward=False,
     )

@@ -20,7 +20,7 @@ from symsim.lowering.checks import check
 Options = dict[str, str]
 UNCHECKED = 0.08  # of the cases keep options that are refused, so that refusals are compared too
 SCHEDULES = ("gpipe", "1f1b", "zb_h1", "zb_h2", "ds_default", "merak_1f1b", "pre_recompute_1f1b", "last_no_recompute_1f1b", "shifted_critical_path")
-CHUNKED = ("interleaved", "looped_bfs", "interleaved_zb", "grouped_interleaved", "zbv", "v_half", "v_min", "dualpipev")
+CHUNKED = ("interleaved", "looped_bfs", "interleaved_zb", "grouped_interleaved", "zbv", "v_half", "v_min", "1f1b_v", "dualpipev")
 SETTINGS = ("eta_gemm=0.6", "B_2=100 GB/s", "B_hbm=2 TB/s", "alpha_1=2 us", "accelerator.memory=40 GB")
 
 

@@ -22,7 +22,6 @@ TABLE: dict[str, Silent] = {
         "the update begins before the norm of all gradients is known: a reduction over stages less",
         "enable_optimizer_post_validation",
     ),
-    **silent("not_modelled", "two chunks a rank in the shape of a V, with whole backwards: one chunk is timed", "enable_1f1b_v"),
     **silent(
         "not_modelled",
         "activations of chunks go to the host and come back: their bytes less, and what of the transfers is exposed",
@@ -41,10 +40,15 @@ def schedule(read: Settings) -> None:
     _groups(read)
     bent = keys.flag("zero_bubble_v_schedule", False, to="schedule, vpp", why="two chunks a rank in the shape of a V")
     apart = keys.flag("enable_zero_bubble", False, to="schedule") or bent
+    whole = keys.flag("enable_1f1b_v", False, to="schedule, vpp", why="two chunks a rank in the shape of a V, backwards whole")
     pending = shown(keys.given["zero_bubble_max_pending_backward"].value) if keys.has("zero_bubble_max_pending_backward") else "auto"
     setup = keys.choice("zero_bubble_v_schedule_mem_setup", {"zb": "zbv", "half": "v_half", "min": "v_min"}, "zbv", to="schedule")
     if keys.has("zero_bubble_max_pending_backward"):
         keys.note("zero_bubble_max_pending_backward", "no_cost_effect", why="read with enable_zero_bubble alone")
+    if pp > 2 and whole and not apart:
+        options |= {"schedule": "1f1b_v", "vpp": 2}
+    elif pp == 2 and whole:
+        keys.note("enable_1f1b_v", "not_modelled", why="two ranks hold as much as without it, in an order that has no row: one chunk is timed")
     if pp == 1 or not apart:
         return
     if bent:
