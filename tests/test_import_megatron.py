@@ -990,6 +990,29 @@ def test_groups_of_the_zero_bubble_fork(group: int, fate: str, taken: int | None
     assert alone[0] == "no_cost_effect"
 
 
+@pytest.mark.parametrize(
+    ("layers", "words", "layout", "vpp"),
+    [
+        (8, "", None, 1),
+        (6, "", "Et|tt|tt|tL", 1),
+        (7, "--num-layers-per-virtual-pipeline-stage 1", "Et|t|t|t|t|t|t|L", 2),
+        (14, "--zero-bubble-v-schedule", "Et|tt|tt|tt|tt|tt|tt|tL", 2),
+    ],
+)
+def test_layers_that_the_zero_bubble_fork_pads(layers: int, words: str, layout: str | None, vpp: int) -> None:
+    """As many as stages divide; those that are none stand in the last chunk and in the first ones (get_offset of legacy/model/transformer.py)."""
+    given = f"--num-layers {layers} --pipeline-model-parallel-size 4 --global-batch-size 32 --allow-padding-num-layers {words}".split()
+    found = job(*DENSE[:-2], *given)
+    assert (found.placed().pipeline_model_parallel_layout, found.placed().vpp) == (layout, vpp)
+    assert row(found, "--allow-padding-num-layers")[0] == ("mapped" if layout else "no_cost_effect")
+
+
+def test_layers_that_the_zero_bubble_fork_cannot_pad() -> None:
+    words = "--num-layers 6 --pipeline-model-parallel-size 4 --allow-padding-num-layers --num-virtual-stages-per-pipeline-rank 3".split()
+    with pytest.raises(InputError, match="given with 8 layers, padded, that 12 chunks divide"):
+        job(*DENSE[:-2], *words)
+
+
 def test_weighted_data_of_bigcode() -> None:
     found = job(*DENSE, "--train-weighted-split-paths", "TRAIN: 0.3 0:0.6 a", "--valid-weighted-split-paths", "A: 1 0:1 a", "B: 1 0:1 b")
     assert [row(found, f"--{which}-weighted-split-paths")[0] for which in ("train", "valid")] == ["no_cost_effect"] * 2

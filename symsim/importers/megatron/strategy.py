@@ -170,7 +170,7 @@ def _pipeline(read: Settings) -> None:
         if read.architecture is None:
             raise keys.wrong("num_layers_per_virtual_pipeline_stage", "given with the model, whose layers it divides")
         extra = sum(options.get(f"account_for_{end}_in_pipeline_split", False) for end in ("embedding", "loss"))
-        layers = read.architecture.num_layers + extra
+        layers = zero_bubble.padded_layers(read, read.architecture.num_layers) + extra
         if layers % (pp * each):
             raise keys.wrong("num_layers_per_virtual_pipeline_stage", f"a divisor of the {layers} layers over {pp} stages")
         virtual = layers // (pp * each)
@@ -188,6 +188,8 @@ def _pipeline(read: Settings) -> None:
     if keys.flag("use_dualpipev", False, to="schedule, vpp", why="FlagScale's: two chunks a rank in the shape of a V") and pp > 1:
         options |= {"schedule": "dualpipev", "vpp": 2}
     zero_bubble.schedule(read)
+    if layout is None:
+        zero_bubble.padded_layout(read)
     freed = keys.flag("deallocate_pipeline_outputs", None, to="deallocate_pipeline_outputs")
     if freed is not None or read.dialect == "fields":
         options["deallocate_pipeline_outputs"] = bool(freed)

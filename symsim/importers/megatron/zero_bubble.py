@@ -13,8 +13,7 @@ TABLE: dict[str, Silent] = {
         """
         enable_zb_runtime no_pre_communication_optimization
         zero_bubble_pipeline_timers_start_iter zero_bubble_pipeline_timers_end_iter
-        zero_bubble_adaptive_memory_limit_percentile profile_memory_iter enable_exactly_numeric_match allow_padding_num_layers
-        measure_activation_memory
+        zero_bubble_adaptive_memory_limit_percentile profile_memory_iter enable_exactly_numeric_match measure_activation_memory
         """,
     ),
     **silent(
@@ -66,6 +65,33 @@ def schedule(read: Settings) -> None:
         read.derived("zero_bubble_max_pending_backward", "schedule", "zb_h2", "so many as leave no bubble; as memory holds there")
     else:
         keys.note("zero_bubble_max_pending_backward", to="schedule", why=f"{pending} micro-batches on {pp} stages")
+
+
+def padded_layers(read: Settings, layers: int) -> int:
+    """Layers with those of allow_padding_num_layers that are none: as many as stages divide (training/arguments.py)."""
+    pp = read.options.get("pp", 1)
+    return -(-layers // pp) * pp if read.keys.flag("allow_padding_num_layers", False) else layers
+
+
+def padded_layout(read: Settings) -> None:
+    """What stages hold where allow_padding_num_layers adds layers that are none: one each in the place of the last of the model's chunks and of its
+    first ones (legacy/model/transformer.py, get_offset)."""
+    keys, options = read.keys, read.options
+    if not keys.flag("allow_padding_num_layers", False, to="pipeline_model_parallel_layout") or read.architecture is None:
+        return
+    layers, chunks = read.architecture.num_layers, options.get("pp", 1) * options.get("vpp", 1)
+    missing = padded_layers(read, layers) - layers
+    if not missing:
+        keys.note("allow_padding_num_layers", "no_cost_effect", why="the stages divide the layers")
+        return
+    if (layers + missing) % chunks:
+        raise keys.wrong("allow_padding_num_layers", f"given with {layers + missing} layers, padded, that {chunks} chunks divide")
+    held = [(layers + missing) // chunks] * chunks
+    for chunk in range(-1, missing - 1):
+        held[chunk] -= 1
+    options["pipeline_model_parallel_layout"] = "E" + "|".join("t" * own for own in held) + "L"
+    why = f"{layers} layers and {missing} that are none over {chunks} chunks"
+    keys.note("allow_padding_num_layers", to="pipeline_model_parallel_layout", why=why)
 
 
 def _groups(read: Settings) -> None:
