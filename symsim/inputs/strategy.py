@@ -303,9 +303,7 @@ class Strategy(BaseModel):
         "last_no_recompute_1f1b",
         "shifted_critical_path",
     ] = Field("1f1b", description="order of forwards and backwards in the pipeline; 1f1b with vpp above 1 is interleaved")
-    microbatch_group_size_per_vp_stage: Size | None = Field(
-        None, description="interleaved: micro-batches that run through one chunk in a row; default: pp"
-    )
+    microbatch_group_size_per_vp_stage: Size | None = Field(None, description="interleaved: micro-batches in a row through one chunk; default: pp")
     defer_embedding_wgrad_compute: bool = Field(
         False, description="weight gradients of the output layer wait until the last stage's last backward; needs pp above 1"
     )
