@@ -450,3 +450,16 @@ def test_direct_preferences_of_scripts(words: str, key: str, rows: int, referenc
     assert not key or {fates[name] for name in ("beta", "gamma", "rpo_alpha", "sigmoid_loss_weight", "bco_pair_loss_weight") if name in fates} <= {
         "no_cost_effect"
     }
+
+
+def test_a_json_by_deepspeeds_own_argument(tmp_path: Path) -> None:
+    """DeepSpeedExamples training/DeepSpeed-SuperOffload: a JSON that the script writes, named by --deepspeed_config."""
+    settings = '{"train_batch_size": 4, "gradient_accumulation_steps": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}'
+    for also in ("", "--deepspeed "):
+        (tmp_path / "run.sh").write_text(
+            f"cat > ds.json << EOF\n{settings}\nEOF\n"
+            f'CMD="deepspeed --num_gpus=2 train.py {also}--deepspeed_config=ds.json --model_name microsoft/phi-4 --max_length 1024"\neval $CMD\n'
+        )
+        made = load_job("deepspeed", str(tmp_path / "run.sh"))
+        assert made.architecture is not None and made.architecture.name == "phi-4"
+        assert (made.placed().zero, made.placed().dp, made.placed().micro_batch_size, made.placed().seq_length) == (3, 2, 2, 1024)

@@ -17,7 +17,7 @@ from symsim.inputs.reading import Document
 if TYPE_CHECKING:
     from symsim.importers.reading import Options
 
-_SIGNS = ("--deepspeed", "--per_device_train_batch_size")
+_SIGNS = ("--deepspeed", "--deepspeed_config", "--per_device_train_batch_size")
 
 
 def of_script(inputs: Sequence[str], options: "Options") -> tuple[list[str], "Options", Document | None]:
@@ -28,7 +28,7 @@ def of_script(inputs: Sequence[str], options: "Options") -> tuple[list[str], "Op
     if len(scripts) > 1:
         raise InputError(f"{scripts[1]}: a second script; 'symsim import deepspeed' reads one")
     (path,) = scripts
-    told = "no command starts a training: a .py with --deepspeed or --per_device_train_batch_size"
+    told = "no command starts a training: a .py with --deepspeed, --deepspeed_config or --per_device_train_batch_size"
     launched = read_script(path, options.variables, _start, told)
     said = {name: text for name, text in options.variables.items() if name in (*WORLD, *SAID, "seq_length")}
     if launched.world is not None and world_size(options) is None:
@@ -38,7 +38,16 @@ def of_script(inputs: Sequence[str], options: "Options") -> tuple[list[str], "Op
         document = openrlhf.told(document)
     elif chat.is_told(document.data):
         document = chat.told(document)
+    elif "deepspeed_config" in document.data:
+        document = _named(document)
     return [other for other in inputs if other != path], replace(options, variables=said), document
+
+
+def _named(document: Document) -> Document:
+    """The JSON as DeepSpeed's own argument names it (deepspeed/__init__.py add_config_arguments), under the Trainer's name."""
+    data = {name: value for name, value in document.data.items() if name not in ("deepspeed", "deepspeed_config")}
+    lines = {("deepspeed",) if path == ("deepspeed_config",) else path: line for path, line in document.lines.items() if path != ("deepspeed",)}
+    return Document({**data, "deepspeed": document.data["deepspeed_config"]}, document.where, lines)
 
 
 def _of_openrlhf(word: str) -> bool:
