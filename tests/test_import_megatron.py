@@ -537,8 +537,9 @@ def test_yaml_of_arguments_in_either_spelling(tmp_path: Path) -> None:
         file = tmp_path / "args.yaml"
         pairs = dict(zip(("num-layers", "hidden-size", "num-attention-heads", "vocab-size"), (4, 256, 8, 1000), strict=True))
         told = [f"{key.replace('-', dash)}: {value}" for key, value in pairs.items()]
-        file.write_text("\n".join([*told, "swiglu: true", f"disable{dash}bias{dash}linear: true", "bf16: true"]) + "\n")
+        file.write_text("\n".join([*told, "swiglu: true", f"disable{dash}bias{dash}linear: true", "bf16: true", "optimizer: sgd"]) + "\n")
         model = job(str(file)).architecture
+        assert job(str(file)).strategy["optimizer"] == "sgd_momentum"
         assert model is not None and model.mlp is not None and (model.mlp.gated, model.mlp.bias, model.hidden_dropout) == (True, False, 0.1)
 
 

@@ -359,7 +359,7 @@ def _document(found: Source, document: Document, variables: Mapping[str, str]) -
         if key in _SECTIONS and isinstance(value, dict):
             for name, inner in value.items():
                 _nested(found, key, name, _resolved(inner, document.place((key, name)), variables), document.place((key, name)))
-        elif key in _RUN_SECTIONS or key in _SECTIONS:
+        elif key in _RUN_SECTIONS or (key in _SECTIONS and not _known(key)):
             _nested(found, key, "", _resolved(value, document.place((key,)), variables), document.place((key,)))
         else:
             put_field(found, key, key, _resolved(value, document.place((key,)), variables), document.place((key,)))
