@@ -177,3 +177,11 @@ def test_the_folder_where_one_stands_is_the_model(tmp_path: Path, monkeypatch: p
     assert job.architecture is not None and job.architecture.name == "qwen3-32b"
     other = load_job("torchtitan", "config_registry.py", "--module", "transformers_modeling_backend", "--model_spec.flavor", "sft_full")
     assert other.architecture is not None and other.architecture.name == "qwen3-4b"
+
+
+def test_adapters_of_every_linear_map_are_the_output_layers_too(tmp_path: Path) -> None:
+    for targets, told in (("", True), (", target_modules=['wq', 'wv']", False)):
+        job = written(tmp_path, f"    return Trainer.Config(model_spec=model_registry('8B', converters=[LoRAConverter.Config(rank=4{targets})]))")
+        rows = [row for row in job.rows if row.fate == "not_modelled" and row.to == "target_modules"]
+        assert bool(rows) is told and ("output layer" in rows[0].why if told else True)
+        assert next(row for row in job.rows if row.key == "model_spec.converters").to == "tuner_type"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
 from symsim.importers.adapted import Names, adapters
-from symsim.importers.keys import Given, Keys, Silent, silent
+from symsim.importers.keys import Entry, Given, Keys, Silent, silent
 from symsim.importers.torchtitan.registry import Configuration
 from symsim.importers.trainer import DATA, EVALUATION, LOGS, PATHS, RATES, SAVING
 
@@ -221,6 +221,11 @@ def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
     if "lora" in keys.texts("model.converters", []):
         told = [part for name in keys.texts(_ADAPTED.targets, []) for part in _LINEAR_MAPS.get(name, (name,))]
         adapters(keys, strategy, architecture, _ADAPTED, told)
+        keys.note("model.converters", to="tuner_type" if strategy.get("fp8", "none") == "none" else "fp8, tuner_type")
+        if not told:
+            # components/lora.py convert: every Linear.Config, lm_head's among them
+            why = "the output layer and routers have adapters there too, by default: rank numbers more of each of their inputs and outputs"
+            keys.rows[_ADAPTED.targets] = Entry(_ADAPTED.targets, "(default)", "not_modelled", "target_modules", why)
 
 
 def _overridden(keys: Keys, strategy: dict[str, Any]) -> None:
