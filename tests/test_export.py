@@ -137,7 +137,13 @@ def test_what_a_target_can_say_comes_back(kind: str, suffix: str, data: st.DataO
 def test_what_is_lost_of_a_model_changes_no_count(kind: str, tmp_path: Path) -> None:
     for model in set(MODELS[kind]) - set(WHOLE):
         architecture = symsim.load_model(model)
-        options = {"tp": 2, "sp": True, **({"moe_pad_expert_input_to_capacity": True, "moe_expert_capacity_factor": 1.0} if architecture.moe else {})}
+        options = {
+            "tp": 2,
+            "sp": True,
+            "seq_length": 2048,
+            **({"moe_pad_expert_input_to_capacity": True, "moe_expert_capacity_factor": 1.0} if architecture.moe else {}),
+        }
+        options |= {"etp": 1} if architecture.moe and architecture.moe.expert_bias else {}
         paths, _ = export(kind, Asked(architecture, load_strategy(options)), tmp_path / f"{model}{TARGETS[kind].suffix}")
         job = symsim.load_job(kind, *map(str, paths))
         ours, theirs = (symsim.derive(one, job.strategy, job.assumptions) for one in (architecture, job.architecture))
@@ -186,7 +192,7 @@ def test_context_ranks_are_written_as_simumax_runs(options: dict[str, Any], writ
 
 
 def test_adapters_are_ms_swifts_too(tmp_path: Path) -> None:
-    chosen = "tp=2,sp=true,dp=4,tuner_type=lora,lora_rank=16,lora_dropout=0.1,target_modules=linear_qkv+o_proj+down_proj"
+    chosen = "tp=2,etp=1,sp=true,dp=4,tuner_type=lora,lora_rank=16,lora_dropout=0.1,target_modules=linear_qkv+o_proj+down_proj"
     result = symsim.derive("gpt-oss-20b", chosen, {"apply_rope_fusion": "true", "layernorm_linear_fusion": "fused"})
     asked = Asked(result.model, result.strategy, assumptions=result.assumptions)
     (path,), said = export("swift", asked, tmp_path / "train.yaml")
@@ -360,7 +366,7 @@ def test_halves_of_layers_are_refused_where_layers_are_said(kind: str, tmp_path:
 # models that differ in what a script says of them, and strategies of every part
 DIFFERENT = ("gpt3-175b", "deepseek-v3", "gpt-oss-20b", "qwen3-next-80b-a3b", "llama4-scout", "gemma-2-9b")
 STRATEGIES = (
-    "tp=2,sp=true,pp=2,vpp=2,num_microbatches=4,overlap_p2p_comm=true,recompute=full,recompute_method=block,fp8=mxfp8,dp=16",
+    "tp=2,etp=1,sp=true,pp=2,vpp=2,num_microbatches=4,overlap_p2p_comm=true,recompute=full,recompute_method=block,fp8=mxfp8,dp=16",
     "dp=24,num_distributed_optimizer_instances=2,outer_dp_sharding_strategy=optim,cp=2,cp_comm_type=a2a,zero=3,recompute=selective,recompute_modules=layernorm+core_attn,cross_entropy_fusion=te,optimizer=sgd_momentum",
     "pp=3,num_microbatches=3,use_precision_aware_optimizer=true,exp_avg_dtype=bf16,optimizer_cpu_offload=true,precision=fp16,clip_grad=0",
     "activation_func_fp8_input_store=true,fp8=tensorwise,dp=2,overlap_grad_reduce=true,moe_router_load_balancing_type=aux_loss",
@@ -382,6 +388,45 @@ def test_arguments_are_those_of_megatron(model: str, tmp_path: Path) -> None:
         for name, *values in arguments:
             if name not in ("--nproc-per-node", "--nnodes"):
                 assert of_its_kind(name.removeprefix("--"), values), (name, values)
+
+
+# of a strategy what a script has to say, and what it must not, so that Megatron-LM at d98e8a64 starts (training/arguments.py validate_args,
+# core/transformer/transformer_config.py)
+STARTS = (
+    ("llama3-8b", "dp=8,zero=3", "--ckpt-format fsdp_dtensor", "CUDA_DEVICE_MAX_CONNECTIONS"),
+    ("llama3-8b", "dp=8,zero=1", "CUDA_DEVICE_MAX_CONNECTIONS=1", "--ckpt-format"),
+    ("mixtral-8x7b", "dp=8,ep=8,overlap_moe_expert_parallel_comm=true", "CUDA_DEVICE_MAX_CONNECTIONS=32", "CUDA_DEVICE_MAX_CONNECTIONS=1"),
+    ("llama3-8b", "dp=8,fp8=tensorwise,fp8_dot_product_attention=true", "--fp8-recipe tensorwise", "--fp8-dot-product-attention"),
+    ("llama3-8b", "tp=2,sp=true,tp_comm_overlap=true,tp_comm_overlap_disable_qkv=true", "--tp-comm-overlap", "disable-qkv"),
+    ("gpt3-175b", "tp=8,sp=true,seq_length=4096", "--max-position-embeddings 4096", "--max-position-embeddings 2048"),
+    ("gpt3-175b", "tp=8,sp=true,seq_length=1024", "--max-position-embeddings 2048", "--max-position-embeddings 1024"),
+    ("deepseek-v3.2", "tp=8,sp=true,ep=8,etp=1,dp=8", "--no-rope-fusion", "--rope-fusion"),
+    (
+        "mixtral-8x7b",
+        "dp=8,ep=8,moe_token_dispatcher_type=flex,moe_flex_dispatcher_backend=hybridep,moe_expert_rank_capacity_factor=1.5",
+        "--moe-use-grouped-tensor",
+        "--use-transformer-engine-op-fuser",
+    ),
+)
+
+
+@pytest.mark.parametrize(("model", "strategy", "there", "absent"), STARTS)
+def test_megatron_starts_with_a_script(model: str, strategy: str, there: str, absent: str, tmp_path: Path) -> None:
+    (path,), said = export("megatron", Asked(symsim.load_model(model), load_strategy(strategy)), tmp_path / "train.sh")
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    assert there in "\n".join(lines) and absent not in "\n".join(lines)
+    if "4096" in there:
+        assert any("position_embedding_rows=2048" in sentence for sentence in said)
+
+
+def test_what_megatron_does_not_start_with_is_not_written(tmp_path: Path) -> None:
+    asked = Asked(symsim.load_model("llama3-8b"), load_strategy("pp=2,vpp=2,num_microbatches=4"))
+    with pytest.raises(InputError, match="with overlap_p2p_comm=true only; give it, or pp=4 or more"):
+        export("megatron", asked, tmp_path / "train.sh")
+    experts = Asked(symsim.load_model("gpt-oss-20b"), load_strategy("tp=2,sp=true,dp=4"))
+    with pytest.raises(InputError, match="as gpt-oss-20b has, over etp=2 ranks; give etp=1"):
+        export("megatron", experts, tmp_path / "train.sh")
+    assert not (tmp_path / "train.sh").exists()
 
 
 def of_its_kind(name: str, values: list[str]) -> bool:
@@ -420,6 +465,7 @@ CHOICES = {
     "moe-router-score-function": "softmax sigmoid sqrtsoftplus", "moe-token-dispatcher-type": "allgather alltoall flex",
     "optimizer": "adam sgd muon dist_muon lion soap adaptive_muon", "position-embedding-type": "learned_absolute rope yarn mrope relative none",
     "recompute-granularity": "full selective", "recompute-method": "uniform block", "softmax-type": "vanilla off-by-one learnable",
+    "ckpt-format": "torch torch_dist torch_dcp fsdp_dtensor",
     "outer-dp-sharding-strategy": "no_shard optim", "tokenizer-type": "NullTokenizer", "attention-backend": "flash fused unfused local auto",
 }  # fmt: skip
 _FLAGGED = r"\[[01]\]\*\d+(\+\[[01]\]\*\d+)*"

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from symsim.errors import InputError
 from symsim.importers.assumed import ALLOCATOR
 from symsim.importers.megatron.fusions import OFFLOADED
 from symsim.importers.megatron.hybrid import INDEXER
@@ -28,8 +29,9 @@ Argument = tuple[str, ...]
 
 
 def files(asked: "Asked") -> dict[str, str]:
-    """train.sh: a launcher, and arguments in groups, a line each."""
+    """train.sh: a launcher, and arguments in groups, a line each. InputError for what Megatron-LM does not start with."""
     a, s = asked.architecture, asked.strategy
+    _startable(a, s)
     groups = {
         "MODEL_ARGS": [*_model(a, s), *_attention(a), *_layers(a)],
         "MOE_ARGS": list(_experts(a, s)),
@@ -39,13 +41,29 @@ def files(asked: "Asked") -> dict[str, str]:
     }
     node, nodes = machines(s)
     text = f"#!/bin/bash\n# {a.name} on {s.world_size} ranks; run in a checkout of Megatron-LM. Data is made up: --data-path trains on yours.\n"
-    text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
-    text += "".join(f"export {name}={value}\n" for name, value in environment(asked).items()) + "\n"
+    variables = {**_connections(s), **environment(asked)}
+    text += "".join(f"export {name}={value}\n" for name, value in variables.items()) + ("\n" if variables else "")
     for name, arguments in groups.items():
         lines = "".join(f"    {' '.join(map(_quoted, argument))}\n" for argument in arguments)
         text += f"{name}=(\n{lines})\n\n" if lines else ""
     used = " ".join(f'"${{{name}[@]}}"' for name, arguments in groups.items() if arguments)
     return {"train.sh": text + f"torchrun --nproc-per-node {node} --nnodes {nodes} pretrain_gpt.py {used}\n"}
+
+
+def _startable(a: Architecture, s: Strategy) -> None:
+    """InputError for what its checks refuse (arguments.py validate_args) and other systems run."""
+    if s.vpp > 1 and s.pp == 2 and not s.overlap_p2p_comm:
+        raise InputError("Megatron-LM interleaves the chunks of two stages with overlap_p2p_comm=true only; give it, or pp=4 or more")
+    if a.moe is not None and a.moe.expert_bias and s.expert_tp > 1:
+        raise InputError(f"Megatron-LM does not split experts whose products have biases, as {a.name} has, over etp={s.expert_tp} ranks; give etp=1")
+
+
+def _connections(s: Strategy) -> dict[str, str]:
+    """How many queues kernels are issued in (arguments.py validate_args): one where messages of tensor or context ranks are to begin in the order in
+    which they are issued, not one for FSDP, and many where two micro-batches run beside each other."""
+    if s.zero in _SHARDING:
+        return {}
+    return {"CUDA_DEVICE_MAX_CONNECTIONS": "32" if s.overlap_moe_expert_parallel_comm else "1"}
 
 
 def environment(asked: "Asked") -> dict[str, str]:
@@ -119,7 +137,8 @@ def _model(a: Architecture, s: Strategy) -> Iterator[Argument]:
     kind = {"rope": rotary, "learned": "learned_absolute"}.get(a.position_embedding, "none")
     yield from _given("position-embedding-type", kind)
     rows = a.position_embedding_rows if kind == "learned_absolute" else None
-    yield from _given("max-position-embeddings", rows or s.seq_length)
+    # a table of fewer rows than a sequence has tokens is refused
+    yield from _given("max-position-embeddings", max(rows or 0, s.seq_length))
     yield from _given("hidden-dropout", float(a.hidden_dropout))
     yield from _given("attention-dropout", float(a.attention_dropout))
     depths = a.mtp_num_layers if s.mtp_num_layers is None else s.mtp_num_layers
@@ -137,6 +156,7 @@ def _attention(a: Architecture) -> Iterator[Argument]:
         yield from _on("qk-layernorm", at.latent_norm)
         if at.dsa_indexer_topk is not None:
             yield ("--experimental-attention-variant", "dsa")
+            yield ("--no-rope-fusion",)
             for name in INDEXER:
                 yield from _given(name.replace("_", "-"), getattr(at, name))
         return
@@ -198,6 +218,7 @@ def _experts(a: Architecture, s: Strategy) -> Iterator[Argument]:
         yield from _given(f"moe-{s.moe_flex_dispatcher_backend}-num-sms", s.moe_flex_dispatcher_num_sms)
         yield from _on("moe-permute-fusion-into-hybridep", s.moe_permute_fusion_into_hybridep)
         yield from _given("moe-expert-rank-capacity-factor", s.moe_expert_rank_capacity_factor)
+        yield from _on("moe-use-grouped-tensor", s.moe_expert_rank_capacity_factor is not None and not s.use_transformer_engine_op_fuser)
         yield from _on("moe-paged-stash", s.moe_paged_stash)
     yield from _given("moe-expert-capacity-factor", s.moe_expert_capacity_factor)
     yield from _on("moe-pad-expert-input-to-capacity", s.moe_pad_expert_input_to_capacity)
@@ -237,8 +258,7 @@ def _parallel(s: Strategy) -> Iterator[Argument]:
     if s.tp_comm_overlap:
         for name in ("tp-comm-overlap-ag", "tp-comm-overlap-rs", "tp-comm-bulk-dgrad", "tp-comm-bulk-wgrad"):
             yield from _on(f"no-{name}", not getattr(s, name.replace("-", "_")))
-        for name in ("tp-comm-overlap-rs-dgrad", "tp-comm-overlap-disable-qkv", "tp-comm-overlap-disable-fc1"):
-            yield from _on(name, getattr(s, name.replace("-", "_")))
+        yield from _on("tp-comm-overlap-rs-dgrad", s.tp_comm_overlap_rs_dgrad)
     yield from _on("ddp-pad-buckets-for-high-nccl-busbw", s.pad_buckets_for_high_nccl_busbw)
 
 
@@ -255,6 +275,7 @@ def _sharded(s: Strategy) -> Iterator[Argument]:
     if s.zero in _SHARDING:
         yield ("--use-megatron-fsdp",)
         yield ("--data-parallel-sharding-strategy", _SHARDING[s.zero])
+        yield ("--ckpt-format", "fsdp_dtensor")
     yield from _given("num-distributed-optimizer-instances", several if several > 1 else None)
     yield from _given("outer-dp-sharding-strategy", "optim" if optim else None)
 
@@ -324,8 +345,6 @@ def _precision(s: Strategy) -> Iterator[Argument]:
         yield ("--fp8-recipe", s.fp8)
         yield from _on("fp8-param-gather", s.fp8_param_gather)
         yield from _on("fp8-output-proj", s.fp8_output_proj)
-        yield from _on("fp8-dot-product-attention", s.fp8_dot_product_attention)
-        yield from _on("fp8-multi-head-attention", s.fp8_multi_head_attention)
     if s.num_layers_at_start_in_bf16 or s.num_layers_at_end_in_bf16:
         yield ("--first-last-layers-bf16",)
         yield ("--num-layers-at-start-in-bf16", str(s.num_layers_at_start_in_bf16))

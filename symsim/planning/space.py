@@ -152,9 +152,10 @@ def _together(choices: Sequence[Choice], given: Mapping[str, Any]) -> list[Choic
     if ("tp",) not in at or ("etp",) not in at or "etp" in given:
         return list(choices)
     degrees = [d for (d,) in at[("tp",)].rows] if "tp" not in given else []
-    rows = tuple((d, e) for d in degrees for e in sorted({1, d}))
+    can = {e for (e,) in at[("etp",)].rows}
+    rows = tuple((d, e) for d in degrees for e in sorted({1, d} & can))
     if isinstance(given.get("tp"), int):
-        return [Choice(("etp",), tuple((e,) for e in sorted({1, given["tp"]}))) if c.names == ("etp",) else c for c in choices]
+        return [Choice(("etp",), tuple((e,) for e in sorted({1, given["tp"]} & can))) if c.names == ("etp",) else c for c in choices]
     if not rows:
         return list(choices)
     return [Choice(("tp", "etp"), rows) if c.names == ("tp",) else c for c in choices if c.names != ("etp",)]
@@ -177,7 +178,9 @@ def _degrees(asked: Asked) -> Iterable[Choice]:
     if model.moe is not None and "ep" in has:
         yield Choice(("ep",), tuple((e,) for e in divisors(world) if model.moe.num_moe_experts % e == 0))
         if "etp" in has:
-            yield Choice(("etp",), tuple((d,) for d in divisors(world) if model.attention.num_attention_heads % d == 0))
+            # experts whose products have biases are not split (Megatron-Core transformer_config.py, add_bias_linear)
+            splits = (1,) if model.moe.expert_bias else divisors(world)
+            yield Choice(("etp",), tuple((d,) for d in splits if model.attention.num_attention_heads % d == 0))
     yield Choice(("micro_batch_size",), tuple((b,) for b in _MICRO_BATCHES if asked.batch % b == 0))
 
 
