@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from symsim.algebra.expr import ONE, Expr, product, symbol
+from symsim.algebra.kinds import EMBEDDING
 from symsim.cost.count import counted_parameters
 from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.ir.block import Tensor
@@ -78,7 +79,7 @@ def _weight(placed: Placed, tensor: Tensor, times: Expr) -> Weight:
     says = next((e for op in placed.block.ops for e in op.einsums if tensor.name in op.inputs and set(e.operands[1]) == set(tensor.dims)), None)
     held = elements(placed, tensor.name)
     vocabulary = "V" in tensor.dims or tensor.role == "table"
-    looked_up = says is None and tensor.module == "embedding" and len(tensor.dims) > 1
+    looked_up = says is None and tensor.module == EMBEDDING and len(tensor.dims) > 1
     if len(tensor.dims) < 2 or (says is None and not vocabulary):
         return Weight(held, times, expert, vocabulary=vocabulary, looked_up=looked_up)
     chosen = [d for d, _ in says.chosen] if says else []

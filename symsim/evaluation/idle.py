@@ -277,7 +277,7 @@ _SAME: Mapping[str, Callable[[Evaluation, Strategy], bool]] = {
     "moe_router_load_balancing_type": _one_rank_counts,
     "fp32_embedding_moments": lambda result, other: not any(w.looked_up for w in weights_of(result.lowered)),
     "local_step_clipper": lambda result, other: not OPTIMIZERS[result.strategy.optimizer].local,
-    "num_labels": lambda result, other: result.strategy.task_type in ("causal_lm", "embedding"),
+    "num_labels": lambda result, other: result.strategy.task_type not in ("seq_cls", "token_cls"),
     "optimizer_offload_device": lambda result, other: not result.strategy.optimizer_cpu_offload,
     "trained_before": lambda result, other: not tunes(result.strategy),
     "lora_expert_rank": _experts_without_adapters,

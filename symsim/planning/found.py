@@ -107,7 +107,7 @@ class OfPoints:
         self.counted[rows] = members
         most = self._enough
         if len(values) * members > self.top:
-            most = min(most, float(np.partition(values, -(-self.top // members) - 1)[-(-self.top // members) - 1]))
+            most = min(most, float(np.sort(values)[-(-self.top // members) - 1]))
         told = [(kind, members, Found(float(values[k]), int(points[k]), rows)) for k in np.flatnonzero(values <= most * (1 + ROUNDING))]
         self.hear(told)
         return told
