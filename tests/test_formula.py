@@ -113,6 +113,15 @@ def test_formula_expands_to_its_value() -> None:
         assert closed.symbols() <= result.values.keys()
 
 
+def test_what_is_put_in_keeps_its_assumptions() -> None:
+    """F_dense stands on n_z, s under causal=full: with s in its place it rests on that still."""
+    result = derive(load_model("deepseek-v3").architecture, Strategy(tp=8, sp=True, ep=8, pp=16))
+    for name in ("F_dense", "F", "A_moe", "M_peak"):
+        formula = result.formula(name)
+        assert set(formula.inline().assumptions) == set(formula.assumptions) != set()
+    assert "assumptions: causal\n" in result.formula("F_dense").to()
+
+
 def test_formula_can_be_differentiated() -> None:
     import sympy
 

@@ -91,8 +91,9 @@ class Formula:
         return Formula(made, every, (*self.unused, *unused), over=self.written_out().over, sizes=self.sizes)
 
     def inline(self, keep: Collection[str] = ()) -> "Formula":
-        """The formula with the definitions named in `keep` (and the result's), all others put in their place. A stage's definition is
-        kept for each class of stages. InputError for a name of none, and where it would have more terms than anyone reads, as of a run."""
+        """The formula with the definitions named in `keep` (and the result's), all others put in their place, whose assumptions are theirs
+        then. A stage's definition is kept for each class of stages. InputError for a name of none, and where it would have more terms than
+        anyone reads, as of a run."""
         definitions = self.written_out().definitions
         names = [d.symbol for d in (*self.definitions, *definitions)]
         for name in keep:
@@ -100,13 +101,16 @@ class Formula:
                 raise InputError(f"{self.result.symbol} stands on no definition '{cut(name)}': {nearest(name, names)}")
         self._check_terms(keep)
         inside: dict[str, Expr | Number] = {}
+        rests: dict[str, tuple[str, ...]] = {}
         kept = []
         for definition in definitions:
             amount = definition.expr.substitute(inside)
+            put_in = (a for name in inside.keys() & definition.expr.symbols() for a in rests[name])
+            assumed = tuple(dict.fromkeys((*definition.assumptions, *sorted(put_in))))
             if _is_kept(definition, keep) or definition is definitions[-1]:
-                kept.append(replace(definition, expr=amount))
+                kept.append(replace(definition, expr=amount, assumptions=assumed))
             else:
-                inside[definition.symbol] = amount
+                inside[definition.symbol], rests[definition.symbol] = amount, assumed
         return replace(self.written_out(), definitions=tuple(kept))
 
     def can_inline(self, keep: Collection[str] = ()) -> bool:

@@ -105,7 +105,9 @@ def sides_of(claim: Claim, derived: Derived) -> Sides:
             raise InputError(f"{claim.place('keep')}: {_no_name(name, derived, new)}")
     assert claim.formula is not None
     published = mapped(claim.formula, meanings(claim, claim.formula.symbols(), derived, new))
-    fixed = {n: v for n, v in derived.fixed.items() if n not in claim.keep}
+    # facts may say of all layers what their kinds do not, as L = 24*pp
+    said = {n for f in facts for n in f.symbols if n == "L"}
+    fixed = {n: v for n, v in derived.fixed.items() if n not in said.union(claim.keep)}
     settled = tuple(Fact(f.left.substitute(fixed), f.relation, f.right.substitute(fixed) if isinstance(f.right, Expr) else f.right) for f in facts)
     return Sides(says, published, neglected, settled, derived, claim.keep, fixed)
 

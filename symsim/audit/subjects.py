@@ -33,11 +33,11 @@ class Derived:
 
     @cached_property
     def fixed(self) -> dict[str, Expr]:
-        """The layers of a model of one kind are L, ranks are the product of the degrees; of the system, the rate of the type
-        that is computed in is Phi, and shares of 1 and times of 0 are put in."""
+        """The layers of a model of one kind are L, and L those of all kinds where it has several; ranks are the product of the degrees; of
+        the system, the rate of the type that is computed in is Phi, and shares of 1 and times of 0 are put in."""
         values = self.result.values
         kinds = self.result.model.kind_names()
-        found = {layers_of_model(kinds[0]).text: symbol("L")} if len(kinds) == 1 else {}
+        found = {layers_of_model(kinds[0]).text: symbol("L")} if len(kinds) == 1 else {"L": sum((layers_of_model(k).expr for k in kinds), expr(0))}
         if self.result.system is not None:
             ranks = expr(1)
             for degree in ("tp", "cp", "pp", "dp"):
