@@ -10,6 +10,8 @@ from collections.abc import Sequence
 _LONGEST = 280
 _LONGEST_WORD = 100
 _LONGEST_NAME = 40
+# names of messages that say of what they are; one that is cut can be typed nowhere
+_LONGEST_NEAR = 180
 _MOST_NAMES = 8
 _NEAREST_NAMES = 5
 _MOST_NEAR = 3
@@ -76,7 +78,7 @@ def nearest(name: str, valid: Sequence[str], otherwise: str | None = None) -> st
 
 
 def _quoted(name: str) -> str:
-    return f"'{cut(name)}'"
+    return f"'{cut(name, _LONGEST_NEAR)}'"
 
 
 def near(name: str, valid: Sequence[str]) -> list[str]:

@@ -165,7 +165,7 @@ def test_the_only_stage_holds_the_whole_model(model: str, strategy: str) -> None
 
 def test_layers_of_several_kinds_are_all_layers() -> None:
     """Of two kinds, L is L_dense + L_moe: no counterexample has one layer of each and one in all. A fact about L stands for itself."""
-    more = ', symbols: {d_r: d_r, r_k: r_k}, of: {model: deepseek-v2}'
+    more = ", symbols: {d_r: d_r, r_k: r_k}, of: {model: deepseek-v2}"
     assert judged(entry("(d_r + r_k)*L", "kv_cache", more)).verdict == "equal"
     assert str(judged(entry("(2*d_r + r_k)*L", "kv_cache", more)).difference) == "-L_dense*d_r - L_moe*d_r"
     assert judged(entry("(d_r + r_k)*L", "kv_cache", f'{more}, given: ["L = L_dense + L_moe"]')).passes

@@ -26,7 +26,7 @@ from symsim.algebra.reading import LONGEST
 from symsim.algebra.reading import read as read_formula
 from symsim.algebra.reductions import FUNCTIONS as REDUCTIONS
 from symsim.algebra.typeset import entry, latex, names_of
-from symsim.algebra.vocabulary import domain
+from symsim.algebra.vocabulary import SYMBOLS, domain
 from symsim.api.result import Result
 from symsim.errors import InputError
 from symsim.program.c_kernel import compiler
@@ -348,6 +348,7 @@ def test_parts_of_a_long_formula_are_short_and_make_it_whole(model: str, strateg
         (("llama3-8b", "A_dense", "--to", "pdf"), "--to pdf"),
         (("llama3-8b", "A_dense", "--per", "s+b"), "a product or quotient"),
         (("llama3-8b", "A_dense", "--per", "s*zz"), "no symbol 'zz'"),
+        (("llama3-8b", "A_dense", "--per", "s*P"), "P (learned position embeddings) has no number here; A_dense has a, b, d, f, g, h, s"),
         (("llama3-8b", "A_dense", "--per", "N"), "--per 'N': N is a definition, and a unit is of symbols, of which A_dense has a, b, d, f, g, h, s"),
         (("llama3-8b", "A_dense", "--per", "__import__('os')"), "column"),
         (("llama3-8b", "A_dense", "--given", "g <> a"), "'g <> a'"),
@@ -365,6 +366,27 @@ def test_parts_of_a_long_formula_are_short_and_make_it_whole(model: str, strateg
 def test_bad_input_is_a_sentence(arguments: tuple[str, ...], said: str) -> None:
     code, out, err = asked(*arguments)
     assert code == 2 and said in err and err.count("\n") == 1 and not out
+
+
+@pytest.mark.parametrize(("per", "left"), [("tp", "A_dense/tp"), ("h**2", "A_dense/h**2"), ("2", "A_dense/2"), ("1/h", "A_dense/(1/h)")])
+def test_what_is_divided_by_a_unit_has_numbers_as_all_have(per: str, left: str) -> None:
+    """Thousands apart by commas, and parentheses where a unit is more than one symbol."""
+    formula = result("llama3-70b").formula("A_dense")
+    assert formula.sizes is not None
+    values = {**formula.sizes()}
+    whole = float(formula.value(values)) / float(read(per, values))
+    head, _, first, *rest = formula.to(per=per).splitlines()
+    value = next(line for line in rest if line.strip().startswith("= "))
+    assert head.startswith(f"{left} [byte]") and first.startswith(f"  {left} = ")
+    assert float(value.split("= ")[1].replace(",", "")) == pytest.approx(whole, rel=1e-3)
+
+
+def test_what_a_name_is_does_not_stand_on_the_line_above() -> None:
+    """Rows are read alone: below a formula, and where a pointer rests on a symbol."""
+    assert not [name for name in SYMBOLS if entry(name).meaning.startswith(("the same", "of these", "of them"))]
+    windowed = symsim.derive("gpt-oss-20b")
+    text = windowed.formula("n_w").to()
+    assert text.startswith("n_w [1]: mean number of keys a query attends to inside a window\n")
 
 
 def test_without_a_name_it_lists_what_there_is() -> None:

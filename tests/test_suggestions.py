@@ -198,6 +198,17 @@ def test_a_systems_name_too_far_from_all_is_answered_with_the_systems():
     assert "did you mean" not in str(caught.value)
 
 
+def test_a_name_that_is_meant_is_whole():
+    """Names of messages say of what they are, and are long: one that is cut is no name."""
+    import symsim
+
+    result = symsim.derive("llama3-8b", "cp=4")
+    with pytest.raises(InputError) as caught:
+        result.formula("on_wire_dense_forward_p2p_cp")
+    meant = str(caught.value).split("did you mean '")[1].removesuffix("'?")
+    assert meant.startswith("on_wire_dense_forward_p2p_cp_keys") and result.formula(meant).result.symbol == meant
+
+
 def listed(what: str) -> str:
     return CliRunner().invoke(app, ["list", what]).output
 

@@ -131,6 +131,11 @@ def _unit(text: str, formula: Formula) -> Expr:
     unknown = sorted(n for n in found.symbols() if n not in SYMBOLS and n not in formula.symbols)
     if unknown:
         raise InputError(f"{where}: there is no symbol '{cut(unknown[0])}': {nearest(unknown[0], sorted(formula.symbols))}")
+    sizes = formula.sizes() if formula.sizes is not None else SYMBOLS
+    without = sorted(n for n in found.symbols() if n not in formula.symbols and n not in sizes)
+    if without:
+        have = ", ".join(sorted(formula.symbols))
+        raise InputError(f"{where}: {without[0]} ({entry(without[0]).meaning}) has no number here; {formula.result.symbol} has {have}")
     if len(found.terms) != 1:
         raise InputError(f"{where}: a product or quotient of symbols is needed, such as s*b*h/t")
     return found

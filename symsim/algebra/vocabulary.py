@@ -43,13 +43,13 @@ a       | a             | 1    | query heads
 g       | g             | 1    | key/value heads (query groups)
 d       | d             | 1    | head dimension
 n_z     | n_z           | 1    | mean number of keys a query attends to
-n_b     | n_b           | 1    | the same where attention is not causal
-n_w     | n_w           | 1    | the same inside an attention window
-n_c     | n_c           | 1    | the same inside a chunk of attention
-n_v     | n_v           | 1    | the same inside a window to either side
-n_k     | n_k           | 1    | the same among those that an indexer chose
-n_j     | n_j           | 1    | the same in a window and among entries of several tokens each
-n_p     | n_p           | 1    | the same where an indexer chose among these
+n_b     | n_b           | 1    | mean number of keys a query attends to where attention is not causal
+n_w     | n_w           | 1    | mean number of keys a query attends to inside an attention window
+n_c     | n_c           | 1    | mean number of keys a query attends to inside a chunk of attention
+n_v     | n_v           | 1    | mean number of keys a query attends to inside a window to either side
+n_k     | n_k           | 1    | mean number of keys a query attends to of those that an indexer chose
+n_j     | n_j           | 1    | mean number of keys a query attends to in a window and among entries of several tokens each
+n_p     | n_p           | 1    | mean number of keys a query attends to in a window and among the entries of several tokens that an indexer chose
 n_e     | n_e           | 1    | mean number of complete entries before a query
 m_x     | m_x           | 1    | tokens of an entry
 G_o     | G_o           | 1    | groups of heads that are projected each by itself

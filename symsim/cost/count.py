@@ -82,11 +82,11 @@ def derived_sizes(book: Derivation, lowered: Lowered) -> None:
     reaches |= {"chosen"} if model.attention.dsa_indexer_topk and (model.attention.kind == "mla" or block != ONE) else set()
     for reach, name, meaning in (
         ("all", "n_z", "mean number of keys a query attends to"),
-        ("both", "n_b", "the same before and behind it"),
-        ("window", "n_w", "the same inside a window"),
-        ("chunk", "n_c", "the same inside a chunk of attention"),
-        ("band", "n_v", "the same inside a window to either side"),
-        ("chosen", "n_k", "the same among those that an indexer chose"),
+        ("both", "n_b", "mean number of keys a query attends to before and behind it"),
+        ("window", "n_w", "mean number of keys a query attends to inside a window"),
+        ("chunk", "n_c", "mean number of keys a query attends to inside a chunk of attention"),
+        ("band", "n_v", "mean number of keys a query attends to inside a window to either side"),
+        ("chosen", "n_k", "mean number of keys a query attends to of those that an indexer chose"),
     ):
         if reach in reaches:
             each = keys_per_query(assume["causal"], reached_by(name, assume), strategy, block=block)

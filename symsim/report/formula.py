@@ -6,6 +6,7 @@ where the formula has sizes, values. SymPy, Python, C and JavaScript are whole: 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from symsim.algebra.formula import Formula
 
 TARGETS = ("text", "tex", "md", "html", "typst", "sympy", "python", "c", "js")
+_POWER = re.compile(r"\w+(\*\*\d+)?")
 _FURTHER = 36  # column of the words behind a name too long for its own
 _EM = 48.0  # of a formula's line in LaTeX
 _UNITS = {"byte": BYTE, "s": SECOND, "1": NONE}
@@ -108,7 +110,11 @@ class _Shown:
         name = self.formula.result.symbol
         if name not in self.values:
             return ""
-        return four(float(self.values[name])) if self.reading.flat else _amount(self.values[name], str(self.formula.result.unit))
+        return self.flat(name) if self.reading.flat else _amount(self.values[name], str(self.formula.result.unit))
+
+    def flat(self, name: str) -> str:
+        """The number of what is divided by a unit."""
+        return four(float(self.values[name])).replace(THIN, ",") if name in self.values else ""
 
     @cached_property
     def said(self) -> list[str]:
@@ -157,12 +163,13 @@ def _amount(value: Number, unit: str) -> str:
 
 def _text(shown: _Shown) -> str:
     of, reading = shown.reading.of, shown.reading
-    left = of.symbol if not reading.flat else f"{of.symbol}/({plain(reading.per, shown.letters)})"
+    unit = plain(reading.per, shown.letters)
+    left = of.symbol if not reading.flat else f"{of.symbol}/{unit if _POWER.fullmatch(unit) else f'({unit})'}"
     made = [wrapped(f"{left} [{shown.unit}]: {of.meaning}"), ""]
     for definition in shown.equations:
         result = definition is shown.formula.result
         name = left if result else definition.symbol
-        value = shown.value if result else (four(float(shown.values[name])) if name in shown.values and reading.flat else _of(shown, definition))
+        value = shown.value if result else (shown.flat(name) if reading.flat else _of(shown, definition))
         over = shown.listed.get(definition.symbol)
         made += lines(name, f"sum({definition.key.text[:1]}_n, n in {over})" if over else _plain(shown, definition.expr), WIDTH)
         made += [f"  {' ' * min(len(name), 24)} = {value}"] if value else []
