@@ -118,6 +118,17 @@ def test_every_definition_prints_what_it_is(model: str) -> None:
     assert seen > 300
 
 
+def test_guards_of_what_is_put_in_are_brackets() -> None:
+    """beta of a group down to degrees and tiers: whether it leaves a tier is asked of the least of some, which is positive where all are."""
+    draw, formula = random.Random(3), result("llama3-70b").formula("beta_tp_all_gather")
+    closed = formula.expand()
+    text = plain(closed)
+    assert "ceil" not in text and "[tp > min(tp, max(1, R_1))]" in text
+    for _ in range(40):
+        values = drawn(closed, draw)
+        assert read(text, values) == closed.evaluate(values), values
+
+
 def test_latex_and_text_have_one_form() -> None:
     """How often there is something comes before what it is, in both."""
     x, y, m, p = (symbol(n) for n in ("t_slow", "tc", "m", "pp"))

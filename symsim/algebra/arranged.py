@@ -159,7 +159,7 @@ class Arranger:
         inside = _at_most_one(call.arguments[0]) if call.function == "ceil" else None
         if inside is not None:
             over = inside + 1
-            if len(over.terms) == 1 and _is_positive(over):
+            if _is_positive(over):
                 ((monomial, coefficient),) = over.terms.items()
                 top, under = tuple(f for f in monomial if f[1] > 0), tuple((a, -p) for a, p in monomial if p < 0)
                 fraction = Fraction(coefficient)
@@ -187,9 +187,17 @@ def _counts(name: str) -> bool:
 
 
 def _is_positive(amount: Expr) -> bool:
-    """Of one term."""
+    """Of one term, as far as its symbols say so, and the least and largest of some."""
+    if len(amount.terms) != 1:
+        return False
     ((monomial, coefficient),) = amount.terms.items()
-    return coefficient > 0 and all(isinstance(a, Symbol) and domain(a.name).startswith(("positive", "share")) for a, _ in monomial)
+    return coefficient > 0 and all(_is_positive_atom(a) for a, _ in monomial)
+
+
+def _is_positive_atom(atom: Atom) -> bool:
+    if isinstance(atom, Symbol):
+        return domain(atom.name).startswith(("positive", "share"))
+    return {"min": all, "max": any}.get(atom.function, lambda _: False)(map(_is_positive, atom.arguments))
 
 
 def _call(amount: Expr) -> Call | None:
