@@ -323,3 +323,65 @@ def test_ranks_that_a_tier_cannot_join_are_passed_over() -> None:
         symsim.derive("llama3-8b", "tp=8,sp=true,dp=4", system="a100-pcie-80", overrides={"network.2.ranks": n}).value("time.step") for n in (12, 16)
     )
     assert found.value == 12 and there >= 3 > beyond
+
+
+@cache
+def _run() -> Result:
+    return symsim.derive("mixtral-8x7b", "ep=4,dp=8,num_microbatches=4", system="h100-sxm", overrides={"tokens": "1e12"})
+
+
+def test_a_range_ends_where_what_may_be_set_does() -> None:
+    """A load imbalance lies between 1 and the ranks that share it, a site's power over its nodes' between 1 and 10, a share at 1."""
+    assert [moving(_run(), name).bounds() for name in ("lam", "pue", "phi_gemm")] == [(1.0, 4.0), (1.0, 10.0), (0.000384, 1.0)]
+    slowest = _run().largest("lam", "t_step <= 1000 s")
+    assert (slowest.value, slowest.closed) == (4, None)
+    assert "holds at no lam from 1 to 4" in str(_run().needed("lam", "t_step <= 1 ms"))
+    with pytest.raises(InputError, match=r"'lam=0.5:3': --set lam=0.5: .* a number from 1 up"):
+        _run().largest("lam=0.5:3", "t_step <= 1 s")
+
+
+def test_numbers_of_a_run_are_asked_as_they_may_be() -> None:
+    """Tokens are whole, and every so many are a step; where checkpoints go is 0 or 1."""
+    most = _run().largest("tokens", "run.days <= 100")
+    days = {n: _run_of(tokens=n).value("run.days") for n in (most.value, most.beyond)}
+    assert most.beyond == most.value + 1 and days[most.value] <= 100 < days[most.beyond]
+    assert _run().elasticity("run.days", "tokens")["tokens"] == pytest.approx(1, abs=1e-3)
+    waits, beside = (row.numbers[0] for row in _run().along("run.days", "async_save=0,1").rows)
+    assert beside < waits and _run().smallest("async_save", f"run.days <= {float(beside + waits) / 2!r}").value == 1
+
+
+def _run_of(**overrides: object) -> Result:
+    return symsim.derive("mixtral-8x7b", "ep=4,dp=8,num_microbatches=4", system="h100-sxm", overrides=overrides)
+
+
+def test_a_term_that_is_not_there_is_not_taken_for_one_that_stays() -> None:
+    """Ranks of equal times have no formula of their spread: what a spread does is asked from one that there is."""
+    with pytest.raises(InputError, match="jitter is 0 here, and formulas are others where it is not: ask from there, with --set jitter=VALUE"):
+        _run().largest("jitter", "run.days <= 200")
+    spread = _run_of(tokens=10**12, jitter="1%")
+    most = spread.largest("jitter", f"run.days <= {1.1 * float(_run().value('run.days'))!r}")
+    there = _run_of(tokens=10**12, jitter=float(most.value))
+    assert there.value("run.days") == pytest.approx(1.1 * float(_run().value("run.days")), rel=1e-6)
+
+
+def test_a_closed_form_is_of_where_a_condition_ends() -> None:
+    """Not of the end of a range, where nothing is equal."""
+    site = _run().largest("pue", "run.energy <= 1000000")
+    assert (site.value, site.closed) == (10, None)
+    inside = _run().largest("pue", f"run.energy <= {2 * float(_run().value('run.energy'))!r}")
+    assert inside.closed is not None and inside.closed.value == pytest.approx(2.2) == float(inside.value)
+
+
+def test_neighbours_are_told_apart() -> None:
+    """An answer and the next value have as many digits as differ."""
+    text = str(_result().smallest("V", "M_peak > 40 GiB"))
+    there, then = re.findall(r"M_peak is ([\d.]+) GiB", " ".join(text.split()))
+    assert float(there) > 40 >= float(then)
+
+
+def test_names_of_a_table_are_whole() -> None:
+    """Beside wide numbers bars are short; of a list without blanks a line ends between names."""
+    names = "tokens,mtbf,phi_gemm,t_restart,B_hbm,phi_group,eta_permute,eta_mem,eta_gemm,eta_1_reduce_scatter,eta_1_all_reduce"
+    lines = str(_run().elasticity("run.days", names)).splitlines()
+    assert max(map(len, lines)) <= 80 and not [line for line in lines if "~" in line]
+    assert {"eta_1_reduce_scatter", "eta_1_all_reduce", "tokens"} <= {word.strip(",:") for word in " ".join(lines).split()}

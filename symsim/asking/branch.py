@@ -22,7 +22,7 @@ from symsim.asking.signs import Range
 _FIRST, _FINE = 0.1, 1e-7
 _MOST_STEPS = 200
 # of a closed form, which is said where it is a few lines long
-_MOST_TERMS = 10_000
+_MOST_TERMS = 400
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,12 @@ def _changes(curve: Curve, here: Mapping[str, int], x: float) -> tuple[str, ...]
     return tuple(f"{function_} in {inside}" for inside, function_ in reversed(found.items()))
 
 
-def in_symbols(formula: Formula, values: Mapping[str, Number], kept: str, smooth: str = "") -> Expr | None:
-    """The closed form of the branch that is active at these values, every symbol kept but shares and factors of 1 and times of 0; None where it has
-    more terms than anyone reads. What rounds up or down is its argument where that is whole at these values, or holds the symbol `smooth`."""
-    known: dict[str, Expr | None] = {n: expr(int(v)) for n, v in values.items() if v in (0, 1) and n != kept and not domain(n).endswith("integer")}
+def in_symbols(formula: Formula, values: Mapping[str, Number], kept: str, smooth: str = "", *, alone: bool = False) -> Expr | None:
+    """The closed form of the branch that is active at these values, every symbol kept but shares and factors of 1 and times of 0, or with numbers for
+    all but one (alone); None where it has more terms than anyone reads. What rounds up or down is its argument where that is whole at these values,
+    or holds the symbol `smooth`."""
+    put_in = {n: v for n, v in values.items() if n != kept and (alone or (v in (0, 1) and not domain(n).endswith("integer")))}
+    known: dict[str, Expr | None] = {n: expr(int(v) if v == int(v) else v) for n, v in put_in.items()}
     numbers = dict(values)
     for definition in formula.written_out().definitions:
         known[definition.symbol] = _resolved(definition.expr, known, numbers, smooth)
@@ -140,10 +142,12 @@ def _resolved(amount: Expr, known: Mapping[str, Expr | None], numbers: Mapping[s
         term = expr(coefficient)
         for atom, power in monomial:
             base = known.get(atom.name, symbol(atom.name)) if isinstance(atom, Symbol) else _decided(atom, known, numbers, smooth)
-            if base is None or len(term.terms) * len(base.terms) > _MOST_TERMS:
+            if base is None or len(term.terms) * math.comb(len(base.terms) + max(power, 1) - 1, max(power, 1)) > _MOST_TERMS:
                 return None
             term = term * base**power
         total = total + term
+        if len(total.terms) > _MOST_TERMS:
+            return None
     return total
 
 

@@ -155,7 +155,11 @@ def _met(one: Ends, other: Ends) -> Ends:
 
 def _sum(parts: list[Ends]) -> Ends:
     """A sum, moved outwards where terms of both signs meet."""
-    low, high = math.fsum(p[0] for p in parts), math.fsum(p[1] for p in parts)
+    try:
+        low, high = math.fsum(p[0] for p in parts), math.fsum(p[1] for p in parts)
+    except (ValueError, OverflowError):
+        # infinities of both signs meet, as where something is divided by what may be zero
+        return _ANY
     if math.isnan(low) or math.isnan(high):
         return _ANY
     least, most = min((p[0] for p in parts), default=0.0), max((p[1] for p in parts), default=0.0)

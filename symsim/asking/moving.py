@@ -5,6 +5,7 @@ What cannot run has no value: a size is derived again with everything that follo
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,13 +20,15 @@ from symsim.asking.curve import Curve, curve, exactly
 from symsim.asking.subject import formula_of, number_of
 from symsim.asking.symbols import named_symbol, settings_symbols
 from symsim.errors import InputError, cut, nearest
-from symsim.evaluation.evaluated import evaluated
+from symsim.evaluation.evaluated import check_imbalance, evaluated
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.names import field_of, largest
 from symsim.inputs.deciding import DEGREES
+from symsim.inputs.limits import LARGEST_SIZE
 from symsim.inputs.models import override_architecture
 from symsim.inputs.run import RUN
 from symsim.inputs.settable import architecture_keys, system_path
+from symsim.inputs.settings import settings_of
 from symsim.inputs.strategies import override_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.symbols_set import FREE_SYMBOLS, STRATEGY_SYMBOLS
@@ -36,6 +39,8 @@ from symsim.lowering.checks import check
 # by how much of its value a real symbol is moved, either way, where no range is given
 FACTOR = 1000
 _LARGEST = 10**9
+# how finely the end of what may be set is found
+_FINE = 1e-9
 _MOST_RANKS = 4096
 # of values in a row that cannot run, how many are passed over
 _MOST_PASSED = 20_000
@@ -75,17 +80,36 @@ class Moving:
         """Whether it is a degree of parallelism, of which each value has formulas of its own."""
         return self.name in DEGREES
 
+    @property
+    def least(self) -> int:
+        """The least that a size or a number may be at all."""
+        return int(RUN[self.name].least) if self.name in RUN else 1 if self.whole else 0
+
     def bounds(self) -> tuple[float, float]:
         """Where it is looked at unless a range is given."""
         if self.whole:
             if self.degree:
                 return (2.0 if self.name == "dp" and self.now > 1 else 1.0), float(_MOST_RANKS)
+            if self.name in RUN:
+                return float(self.least), float(min(LARGEST_SIZE, RUN[self.name].most))
             most = largest(field_of(self.name)) if self.part == "strategy" else _LARGEST
             return 1.0, float(min(_LARGEST, most))
         now = float(self.now)
         if not now:
-            return 0.0, 1.0
-        return now / FACTOR, min(now * FACTOR, 1.0) if domain(self.name) == "share" else now * FACTOR
+            return 0.0, self._settable(1.0)
+        return self._settable(now / FACTOR), self._settable(now * FACTOR)
+
+    def _settable(self, end: float) -> float:
+        """The end of a range of a real symbol, or where what may be set ends on the way there: shares at 1, a load imbalance at 1 and at the
+        ranks that share the load."""
+        if not self.refused(end):
+            return end
+        near, far = float(self.now), end
+        while abs(far - near) > _FINE * abs(near):
+            middle = math.sqrt(near * far) if near * far > 0 else (near + far) / 2
+            near, far = (near, middle) if self.refused(middle) else (middle, far)
+        even = float(f"{near:.6g}")
+        return near if self.refused(even) else even
 
     def at(self, value: Number) -> Evaluation:
         """Everything derived again with this value; InputError where it cannot run."""
@@ -121,15 +145,19 @@ class Moving:
         number = Fraction(exactly(value)) / size
         return {path: f"{int(number) if number.denominator == 1 else float(number)!r} {word}".strip()}
 
-    def refused(self, value: int) -> str:
-        """Why a value cannot run; empty where it can, as far as the rules of a strategy and of a system go."""
+    def refused(self, value: Number) -> str:
+        """Why a value cannot run; empty where it can, as far as the rules of a strategy, of a system and of what may be set go."""
         try:
             if self.part == "strategy":
                 check(self.result.model, self._strategy(value))
             elif self.part == "architecture":
-                check(override_architecture(self.result.model, {architecture_keys()[self.name]: value}), self.result.strategy)
+                check(override_architecture(self.result.model, {architecture_keys()[self.name]: int(value)}), self.result.strategy)
             elif self.part == "system":
                 override_system(self.result.system, self._change(value))
+            else:
+                settings_of({self.name: Fraction(exactly(value))})
+                if self.name in FREE_SYMBOLS:
+                    check_imbalance(self.result.model, self.result.strategy, exactly(value))
         except InputError as error:
             return str(error)
         return ""
@@ -175,7 +203,8 @@ class Moving:
             return None
         fixed = {n: v for n, v in self.result.values.items() if n != self.name}
         made = curve(formula, self.name, {**fixed, **follows})
-        return made if not self.whole or self._agrees(made, amount) else None
+        # numbers of a system are symbols of every formula, whatever they are; of a run a term may be there or not
+        return made if (self.part == "system" and not self.whole) or self._agrees(made, amount) else None
 
     def slope(self, formula: Formula) -> Number:
         """The derivative of a formula by a real symbol, with that of what follows from it."""
@@ -203,6 +232,8 @@ class Moving:
             below, above = (here * Fraction(3, 4), here * Fraction(7, 8)), (here * Fraction(5, 4), here * Fraction(9, 8))
             return below if self._can_run(below[0]) else above
         now = int(self.now)
+        if not now:
+            return tuple(itertools.islice(self.runnable(1, 1, _MOST_PASSED), 2))
         near = next(self.runnable(now + 1, 1, now + _MOST_PASSED), None)
         far = next(self.runnable(4 * now, now, 64 * now), None)
         return tuple(v for v in (near, far) if v is not None)
@@ -249,7 +280,7 @@ def moving(result: Evaluation, name: str) -> Moving:
     part = _part(spelt)
     if not part:
         raise InputError(f"{spelt} follows from other symbols and cannot be moved: {entry(spelt).meaning}")
-    whole = domain(spelt).endswith("integer")
+    whole = domain(spelt).endswith("integer") or (spelt in RUN and RUN[spelt].whole)
     return Moving(result, spelt, part, entry(spelt).unit, whole)
 
 

@@ -10,7 +10,7 @@ from symsim.algebra.expr import Expr, Number, Symbol
 from symsim.algebra.quantity import BYTE
 from symsim.grid.units import COUNT
 from symsim.report.amounts import THIN, human, rate, seconds, whole
-from symsim.report.columns import digits, table, wrapped
+from symsim.report.columns import WIDTH, digits, table, wrapped
 from symsim.report.tornado import Arm, tornado_svg
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from symsim.asking.branch import Closed, End
 
 _MOST_TERMS = 6
+_BAR = 16
 
 
 def amount(value: Number, unit: str) -> str:
@@ -35,21 +36,21 @@ def amount(value: Number, unit: str) -> str:
     return f"{float(value):.4g}{_after(unit)}"
 
 
-def precise(value: Number, unit: str) -> str:
+def precise(value: Number, unit: str, figures: int = 6) -> str:
     """The same with six digits, or all of an integer."""
     sizes = {"byte/s": (("TB/s", 12), ("GB/s", 9), ("MB/s", 6)), "FLOP/s": (("PFLOP/s", 15), ("TFLOP/s", 12), ("GFLOP/s", 9))}
     if unit in sizes:
         word, power = next(((w, p) for w, p in sizes[unit] if abs(float(value)) >= 10**p), sizes[unit][-1])
-        return f"{float(value) / 10**power:.6g} {word}"
+        return f"{float(value) / 10**power:.{figures}g} {word}"
     if unit == "s":
         word, size = next(((w, n) for w, n in (("s", 1.0), ("ms", 1e-3)) if abs(float(value)) >= n), ("us", 1e-6))
-        return f"{float(value) / size:.6g} {word}"
+        return f"{float(value) / size:.{figures}g} {word}"
     if unit == "USD/s":
-        return f"{float(value) * 3600:.6g} USD/h"
+        return f"{float(value) * 3600:.{figures}g} USD/h"
     if unit == "byte" and abs(float(value)) >= 2**10:
         word, power = next((w, p) for w, p in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)) if abs(float(value)) >= 2**p)
-        return f"{float(value) / 2**power:.6g} {word}"
-    return f"{digits(int(value))}{_after(unit)}" if value == int(value) else f"{float(value):.6g}{_after(unit)}"
+        return f"{float(value) / 2**power:.{figures}g} {word}"
+    return f"{digits(int(value))}{_after(unit)}" if value == int(value) else f"{float(value):.{figures}g}{_after(unit)}"
 
 
 def _after(unit: str) -> str:
@@ -71,8 +72,15 @@ def over_text(form: Expr) -> str:
     return ("-" + joined.removeprefix(" - ") if joined.startswith(" - ") else joined) or "0"
 
 
-def _sides(sides: Sequence[Valued]) -> str:
-    return ", ".join(f"{v.text} is {precise(v.value, v.unit)}" for v in sides)
+def _sides(sides: Sequence[Valued], figures: int = 6) -> str:
+    return ", ".join(f"{v.text} is {precise(v.value, v.unit, figures)}" for v in sides)
+
+
+def _telling(sides: Sequence[Valued], others: Sequence[Valued]) -> int:
+    """As many digits as tell what two neighbours have apart."""
+    pairs = [(one, other) for one, other in zip(sides, others) if one.value != other.value]
+    told = (n for n in (6, 9, 12) if all(precise(one.value, one.unit, n) != precise(other.value, other.unit, n) for one, other in pairs))
+    return next(told, 15)
 
 
 def extreme_text(answer: Extreme) -> str:
@@ -91,9 +99,10 @@ def _extreme(answer: Extreme) -> list[str]:
         lines.append(wrapped(f"it holds at no {name} from {precise(answer.low, unit)} to {precise(answer.high, unit)}; {now}", "  "))
         return [*lines, wrapped(answer.how, "  ")]
     lines.append(wrapped(f"{name} = {precise(answer.value, unit)} ({now})", "  "))
-    lines += [wrapped(f"there {_sides(answer.sides)}", "  ")] if answer.sides else []
+    figures = _telling(answer.sides, answer.beyond_sides)
+    lines += [wrapped(f"there {_sides(answer.sides, figures)}", "  ")] if answer.sides else []
     if answer.beyond is not None:
-        lines.append(wrapped(f"the next that can run, {precise(answer.beyond, unit)}, does not: {_sides(answer.beyond_sides)}", "  "))
+        lines.append(wrapped(f"the next that can run, {precise(answer.beyond, unit)}, does not: {_sides(answer.beyond_sides, figures)}", "  "))
     elif answer.value in (answer.low, answer.high):
         lines.append(wrapped(f"it holds to the end of the range, {precise(answer.value, unit)}", "  "))
     lines.append(wrapped(answer.how, "  "))
@@ -164,12 +173,18 @@ def _meeting(answer: Crossing, meeting: Meeting) -> list[str]:
 def elasticities_text(answer: Elasticities) -> str:
     of = answer.of
     longest = max((abs(m.elasticity) for m in answer.moves), default=1.0) or 1.0
-    rows = []
+    told = []
     for move in answer.moves:
         how = "derivative" if move.to is None else f"to {digits(move.to)}"
-        bar = ("+" if move.elasticity > 0 else "-") * max(int(bool(move.elasticity)), round(abs(move.elasticity) / longest * 16))
-        rows.append((move.symbol, precise(move.value, move.unit), f"{move.elasticity:+.6f}", how, bar))
-    title = wrapped(f"{answer.question}: percent of it for a percent more ({amount(of.value, of.unit)} now)")
+        told.append((move.symbol, precise(move.value, move.unit), f"{move.elasticity:+.6f}", how))
+    # names are whole, and bars as long as they leave room for
+    taken = sum(max(len(row[c]) for row in told) + 2 for c in range(4)) if told else 0
+    room = max(1, min(_BAR, WIDTH - taken - 2))
+    bars = [("+" if m.elasticity > 0 else "-") * max(int(bool(m.elasticity)), round(abs(m.elasticity) / longest * room)) for m in answer.moves]
+    rows = [(*row, bar) for row, bar in zip(told, bars)]
+    # a line ends between names
+    asked = ", ".join(part.strip() for part in answer.question.split(","))
+    title = wrapped(f"{asked}: percent of it for a percent more ({amount(of.value, of.unit)} now)")
     lines = ["\n".join(line.rstrip() for line in table(title, ("", "now", "percent", "by", ""), rows).splitlines())]
     if any(m.to is not None for m in answer.moves):
         lines.append(wrapped("derivative: exact, along the branch that is active. to N: the exact difference to N, which can run.", "  "))

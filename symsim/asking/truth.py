@@ -168,6 +168,8 @@ def _cells(curves: Sequence[tuple[Comparison, Curve, Signs]]) -> str:
 
 def one_by_one(moving: Moving, asked: Condition, within: Range) -> Truth:
     """Values that have formulas of their own: each that can run is derived, or where these are many, those that a bisection looks at."""
+    if not within.whole and not moving.now:
+        raise InputError(f"{moving.name} is 0 here, and formulas are others where it is not: ask from there, with --set {moving.name}=VALUE")
     if not within.whole:
         raise InputError(f"{moving.name} decides which formula holds; symsim sweep --axis {moving.name}=... looks at its values")
 
@@ -176,7 +178,7 @@ def one_by_one(moving: Moving, asked: Condition, within: Range) -> Truth:
         return asked.holds(lambda c: c.holds(at))
 
     if not moving.degree:
-        return _bisected(moving, holds, int(within.low), int(min(within.high, _FAR * float(moving.now))))
+        return _bisected(moving, holds, int(within.low), int(min(within.high, _FAR * max(1.0, float(moving.now)))))
     values = []
     for value in moving.runnable(int(within.low), 1, within.high):
         values.append(value)

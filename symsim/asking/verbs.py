@@ -208,7 +208,8 @@ def _extreme(result: Evaluation, name: str, where: str, question: str, kind: str
     if value is not None and found.curves:
         binding = _binding(found, value, way)
         holding = tuple(h for s in (binding.left, binding.right) if (h := _holding(one, s, value, within)) is not None)
-        closed = _closed(one, binding, value)
+        # at the end of a range nothing is solved for
+        closed = _closed(one, binding, value) if beyond is not None or (not one.whole and float(value) not in (within.low, within.high)) else None
     return Extreme(
         question,
         one.name,
@@ -313,9 +314,11 @@ def _closed(one: Moving, compared: Comparison, x: Number) -> Closed | None:
     plain = None if active is None else solved(active, one.name, {one.name: x}, float(x))
     if plain is not None:
         return replace(plain, text="")
-    whole = in_symbols(formula, values, one.name, one.name)
-    found = solved(whole, one.name, values, float(x))
-    return None if found is None else replace(found, smooth=True, text=found.text if len(found.text) <= _LONGEST else "")
+    found = solved(in_symbols(formula, values, one.name, one.name), one.name, values, float(x))
+    if found is not None and len(found.text) <= _LONGEST:
+        return replace(found, smooth=True)
+    found = solved(in_symbols(formula, values, one.name, one.name, alone=True), one.name, values, float(x))
+    return None if found is None else replace(found, smooth=True, text="")
 
 
 def along(result: Evaluation, names: str | Iterable[str], over: str) -> Along:
@@ -331,8 +334,8 @@ def along(result: Evaluation, names: str | Iterable[str], over: str) -> Along:
         raise InputError(f"'{cut(over.strip())}' has {len(values):,} values, and at most {_MOST_ROWS:,} are asked: a longer step has fewer")
     for value in values:
         try:
-            if one.whole and (value != int(value) or value < 1):
-                raise InputError(f"{one.name} is a positive integer")
+            if one.whole and (value != int(value) or value < one.least):
+                raise InputError(f"{one.name} is an integer from {one.least} up")
             rows.append(Row(value, tuple(value_at(one, s, value) for s in asked)))
         except InputError as error:
             rows.append(Row(value, (), str(error)))
@@ -374,9 +377,11 @@ def _range(result: Evaluation, text: str) -> tuple[Moving, Range]:
     if equals:
         ends = [float(v) for v in _axis(one, text)] if text.count(":") == 2 else [float(v) for v in _ends(one, text)]
         low, high = min(ends), max(ends)
-        least = 1.0 if one.whole else 0.0
-        if low < least or (domain(one.name) == "share" and high > 1):
-            raise InputError(f"'{cut(text)}': {one.name} is a {domain(one.name)}")
+        if low < one.least or (domain(one.name) == "share" and high > 1):
+            raise InputError(f"'{cut(text)}': {one.name} is {f'an integer from {one.least} up' if one.whole else f'a {domain(one.name)}'}")
+        why = "" if one.whole else one.refused(low) or one.refused(high)
+        if why:
+            raise InputError(f"'{cut(text)}': {why}")
     return one, Range(low, high, one.whole)
 
 

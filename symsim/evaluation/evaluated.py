@@ -33,7 +33,8 @@ from symsim.lowering.lowered import Lowered
 from symsim.lowering.tuned import tuned
 
 
-def _imbalance(model: Architecture, strategy: Strategy, given: Number) -> None:
+def check_imbalance(model: Architecture, strategy: Strategy, given: Number) -> None:
+    """InputError for a load that no rank can have."""
     if model.moe is None:
         raise InputError(f"--set lam: {model.name} has no experts whose load could be uneven")
     # the busiest rank can receive the tokens of all ep ranks and no more
@@ -71,7 +72,7 @@ def evaluated(
     forget(strategy)
     forget(model)
     if "lam" in symbols:
-        _imbalance(model, strategy, symbols["lam"])
+        check_imbalance(model, strategy, symbols["lam"])
     given = resolve(assumptions or {})
     # these two change what passes have made
     if strategy.padding_free or strategy.placement is not None:

@@ -47,6 +47,10 @@ class RunNumber:
     least: Number = 0
     most: Number = 10**18
 
+    @property
+    def whole(self) -> bool:
+        return self.kind in ("whole", "count")
+
 
 # symsim/algebra/vocabulary.py has what each means
 RUN: dict[str, RunNumber] = {
@@ -95,7 +99,7 @@ def read_run_number(name: str, given: Any) -> Fraction:
             hint = f": {nearest(unit, list(units))}" if found is not None and units else ""
             raise InputError(f"--set {name}={cut(str(given), 40)} is not read; it is given as {row.example}{hint}")
         value = Fraction(found[1]) * (units[unit] if unit else 1)
-    if row.kind in ("whole", "count") and value.denominator != 1:
+    if row.whole and value.denominator != 1:
         raise InputError(f"--set {name}={cut(str(given), 40)}: a whole number is needed, such as {row.example}")
     if not row.least <= value <= row.most:
         least = f"{float(row.least):g}" if row.least else "0"

@@ -167,7 +167,7 @@ class System(Part):
                     raise _misfit(("network", position, "ranks"), f"{tier.name} joins all ranks, so no tier can follow it")
                 continue
             if tier.ranks % inner or tier.ranks == inner:
-                reason = f"{tier.name} joins {tier.ranks} ranks; a multiple of the tier inside it ({inner}) is needed"
+                reason = f"{tier.name} joins {tier.ranks} ranks; twice the tier inside it ({inner}), or a larger multiple, is needed"
                 raise _misfit(("network", position, "ranks"), reason)
             inner = tier.ranks
         for path, known in quantities(self):
