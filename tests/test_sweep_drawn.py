@@ -89,6 +89,51 @@ def test_an_axis_is_drawn_as_its_rows_have_it(name: str, values: list[object], t
     assert ended.returncode == 0 and (tmp_path / "a.svg").exists(), ended.stderr
 
 
+def drawn(picture: str) -> list[list[float]]:
+    """The points of a curve, as they say themselves."""
+    titles = [str(t.text) for t in ElementTree.fromstring(picture).iterfind(f".//{SVG}circle/{SVG}title")]
+    return [[float(n) for n in title.split(", ")] for title in titles]
+
+
+def test_a_curve_has_the_unit_that_it_says() -> None:
+    """Bytes are drawn in the GiB that stand beside them, whichever name of the quantity is asked for."""
+    rows = symsim.sweep(MODEL, {"tp": [1, 2, 4]}, "sp=false,num_microbatches=2", SYSTEM)
+    peaks = [[int(tp), float(peak) / 2**30] for tp, peak in zip(rows.rows["tp"], rows.rows["memory.peak"])]
+    picture = rows.plot("memory.peak").svg
+    assert "memory.peak: peak memory of the fullest rank, GiB" in picture
+    assert np.allclose(drawn(picture), peaks, rtol=5e-3)
+    seconds = grid_picture(swept(by="t_step"), ["micro_batch_size"], MODEL)
+    assert "t_step: one step, s" in seconds and np.allclose(drawn(seconds), drawn(grid_picture(swept(), ["micro_batch_size"], MODEL)))
+
+
+@pytest.mark.parametrize(
+    ("values", "said", "places"),
+    [
+        ("25 GB/s,0.1 TB/s,400 Gb/s", "B_2, GB/s", [25, 50, 100]),
+        ("2:6:2 TB/s", "B_2, TB/s", [2, 4, 6]),
+    ],
+)
+def test_rates_are_numbers_of_an_axis(values: str, said: str, places: list[float], tmp_path: Path) -> None:
+    picture = tmp_path / "a.svg"
+    asked = ["sweep", MODEL, "-s", "tp=4,dp=4", "-y", SYSTEM, "--axis", f"B_2={values}", "--by", "time.step", "--plot", str(picture)]
+    ended = in_process.run(*asked)
+    assert ended.returncode == 0 and [x for x, _ in drawn(picture.read_text())] == places and f">{said}<" in picture.read_text(), ended.stderr
+
+
+def test_labels_of_a_heat_map_have_room(tmp_path: Path) -> None:
+    """No label runs into what its axis is called, or into its neighbour."""
+    picture = tmp_path / "a.svg"
+    axes = ("B_2=25 GB/s,100 GB/s", "schedule=1f1b,interleaved,grouped_interleaved")
+    asked = ["sweep", MODEL, "-s", "pp=4,vpp=2,dp=4,num_microbatches=4", "-y", SYSTEM, *(word for axis in axes for word in ("--axis", axis))]
+    ended = in_process.run(*asked, "--plot", str(picture))
+    assert ended.returncode == 0, ended.stderr
+    root = ElementTree.fromstring(picture.read_text())
+    texts = {str(t.text): t for t in root.iter(f"{SVG}text")}
+    assert float(texts["100 GB/s"].get("x", 0)) - 6.6 * len("100 GB/s") > float(texts["B_2"].get("x", 0))
+    across = sorted((float(texts[n].get("x", 0)), len(n)) for n in ("1f1b", "interleaved", "grouped_interleaved"))
+    assert all(other - x > 6.6 * (wide + more) / 2 for (x, wide), (other, more) in zip(across, across[1:]))
+
+
 def test_pictures_of_the_command(tmp_path: Path) -> None:
     front = tmp_path / "front.svg"
     asked = ["sweep", MODEL, "-s", STRATEGY, "-y", SYSTEM, *(word for axis in AXES for word in ("--axis", axis))]

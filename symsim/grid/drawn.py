@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from symsim.errors import InputError, cut, nearest
-from symsim.evaluation.quantities import QUANTITIES
+from symsim.evaluation.quantities import QUANTITIES, Entry
 from symsim.grid.conditions import Node, evaluate, names, parse_quantity
 from symsim.grid.names import field_of, is_whole
 from symsim.grid.question import Question, ask, largest_first
 from symsim.grid.space import Space
 from symsim.grid.sweep import Sweep, as_column
+from symsim.inputs.known import UNITS
 from symsim.inputs.settings import text_of
 from symsim.report.chart import HEIGHT, WIDTH, Chart, amount, chart
 from symsim.report.charted import Charted
@@ -82,9 +83,9 @@ def rows_picture(rows: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], ove
 def _charted(found: _Places, by: str) -> Charted:
     """The places as data: a line over numbers, else a heat map, of whose one axis the other is empty."""
     said = _said(by)
-    if len(found.over) == 1 and _numbered(found):
-        points = sorted((float(found.values[0][at[0]]), _in_unit(by, value)) for at, value in found.best.items() if at in found.meets)
-        return Charted("line", tuple({"x": x, "y": y, "part": by} for x, y in points), (found.over[0], said, ""))
+    if (along := _numbered(found)) is not None:
+        points = sorted((along.numbers[at[0]], _in_unit(by, value)) for at, value in found.best.items() if at in found.meets)
+        return Charted("line", tuple({"x": x, "y": y, "part": by} for x, y in points), (along.said, said, ""))
     up, across = found.over if len(found.over) == 2 else ("", *found.over)
     values = found.values if len(found.over) == 2 else [[""], *found.values]
     cells = [((0, *at)[-2:], value) for at, value in sorted(found.best.items())]
@@ -92,18 +93,40 @@ def _charted(found: _Places, by: str) -> Charted:
     return Charted("heat", rows, (across, up, said))
 
 
-def _numbered(found: _Places) -> bool:
-    return all(is_whole(v) or isinstance(v, float) for v in found.values[0])
+@dataclass(frozen=True)
+class _Along:
+    """numbers: of an axis's values, in the unit of the first; said: the axis with that unit."""
+
+    numbers: Sequence[float]
+    said: str
+
+
+def _numbered(found: _Places) -> _Along | None:
+    """The one axis as numbers, None where there are two, or words."""
+    if len(found.over) > 1:
+        return None
+    numbers, units = [], []
+    for value in found.values[0]:
+        number, _, unit = str(value).strip().partition(" ")
+        plain = is_whole(value) or isinstance(value, float)
+        if not plain and (unit not in UNITS or not number.replace(".", "", 1).isdigit()):
+            return None
+        numbers.append(float(number))
+        units.append("" if plain else unit)
+    if len({UNITS[unit][0] for unit in units}) > 1:
+        return None
+    sizes = [float(UNITS[unit][1] / UNITS[units[0]][1]) for unit in units]
+    return _Along([n * size for n, size in zip(numbers, sizes)], f"{found.over[0]}, {units[0]}" if units[0] else found.over[0])
 
 
 def _drawn(found: _Places, by: str, largest: bool, title: str) -> str:
-    if len(found.over) == 1 and _numbered(found):
-        points = sorted((float(found.values[0][at[0]]), value) for at, value in found.best.items() if at in found.meets)
+    if (along := _numbered(found)) is not None:
+        points = sorted((along.numbers[at[0]], _in_unit(by, value)) for at, value in found.best.items() if at in found.meets)
         if not points:
             raise InputError("--plot: no configuration that can run meets the conditions")
         spread = len(points) > 2 and points[0][0] > 0 and points[-1][0] / points[0][0] >= 16
         marks = [x for x, _ in points] if len(points) <= 12 else ()
-        made = Chart(title, found.over[0], _said(by), {"": points}, (spread, False), marks=marks)
+        made = Chart(title, along.said, _said(by), {"": points}, (spread, False), marks=marks)
         return svg(WIDTH, HEIGHT, title, chart(made))
     return _heat(found, by, largest, title)
 
@@ -191,12 +214,13 @@ def _heat(found: _Places, by: str, largest: bool, title: str) -> str:
     labels = [[text_of(v) for v in of] for of in two.values]
     cells = {at: (labels[0][at[0]], labels[1][at[1]]) for at in two.best}
     values = {cells[at]: _in_unit(by, value) for at, value in two.best.items()}
-    meets = {cells[at] for at in two.meets}
+    # of equal ones the first of the rows
+    meets = dict.fromkeys(cells[at] for at in two.best if at in two.meets)
     best = (max if largest else min)(meets, key=lambda cell: values[cell], default=None)
     shown: Callable[[float], str] = three if max(map(abs, values.values())) < 1000 else amount
-    heat = Heat(f"{title}: {_said(by)}", labels[0], labels[1], two.over[0], two.over[1], values, shown, meets, best)
-    wide, high = max(heat.width + 40, 54 + len(heat.title) * _LETTER, 700.0), heat.height + 70
-    parts = [*panel(16, heat), *legend(54.0, heat.height + 30, two.words)]
+    heat = Heat(f"{title}: {_said(by)}", labels[0], labels[1], two.over[0], two.over[1], values, shown, meets.keys(), best)
+    wide, high = max(heat.width + 40, 16 + heat.margin + len(heat.title) * _LETTER, 700.0), heat.height + 70
+    parts = [*panel(16, heat), *legend(16 + heat.margin, heat.height + 30, two.words)]
     return svg(wide, high, title, parts, HATCH)
 
 
@@ -206,12 +230,18 @@ def _lifted(found: _Places) -> tuple[dict[tuple[int, ...], float], set[tuple[int
 
 
 def _in_unit(by: str, value: float) -> float:
-    return value / _UNITS.get(QUANTITIES[by].unit if by in QUANTITIES else "", (1.0, ""))[0]
+    known = _quantity(by)
+    return value / _UNITS.get(known.unit if known is not None else "", (1.0, ""))[0]
+
+
+def _quantity(by: str) -> Entry | None:
+    """The quantity of a name, or of the definition behind it."""
+    return QUANTITIES.get(by) or next((known for known in QUANTITIES.values() if known.symbol == by), None)
 
 
 def _said(by: str) -> str:
     """A quantity with its unit."""
-    known = QUANTITIES.get(by)
+    known = _quantity(by)
     if known is None:
         return by
     unit = _UNITS.get(known.unit, (1.0, "" if known.unit == "1" else known.unit))[1]

@@ -47,8 +47,18 @@ class Heat:
         return math.log(value) if self.log else value
 
     @property
+    def cell(self) -> float:
+        """The width of a column, which its label may need more of than its numbers."""
+        return max(CELL_WIDTH, max(map(len, self.columns)) * _LETTER + 8)
+
+    @property
+    def margin(self) -> float:
+        """What labels of rows and what they are of take."""
+        return max(38.0, 24 + max(map(len, self.rows)) * _LETTER)
+
+    @property
     def width(self) -> float:
-        return 38 + len(self.columns) * CELL_WIDTH
+        return self.margin + len(self.columns) * self.cell
 
     @property
     def height(self) -> float:
@@ -59,12 +69,13 @@ class Heat:
 def panel(left: float, heat: Heat) -> list[str]:
     """The parts of a picture that show it; `left` is where its labels begin."""
     low, high = (heat.along(v) for v in (min(heat.values.values()), max(heat.values.values())))
-    x0, y0 = left + 38, 68
+    wide = heat.cell
+    x0, y0 = left + heat.margin, 68
     parts = [
         text(x0, 24, heat.title, 15, bold=True),
-        text(x0 + len(heat.columns) * CELL_WIDTH / 2, 46, heat.columns_title, 12, anchor="middle", fill=FAINT),
+        text(x0 + len(heat.columns) * wide / 2, 46, heat.columns_title, 12, anchor="middle", fill=FAINT),
     ]
-    parts += [text(x0 + (k + 0.5) * CELL_WIDTH, 62, p, 12, anchor="middle") for k, p in enumerate(heat.columns)]
+    parts += [text(x0 + (k + 0.5) * wide, 62, p, 12, anchor="middle") for k, p in enumerate(heat.columns)]
     middle = y0 + len(heat.rows) * CELL_HEIGHT / 2
     turned = f'transform="rotate(-90 {left + 3:g} {middle:g})"'
     parts.append(f"<g {turned}>{text(left, middle, heat.rows_title, 12, anchor='middle', fill=FAINT)}</g>")
@@ -74,35 +85,36 @@ def panel(left: float, heat: Heat) -> list[str]:
         for column, other in enumerate(heat.columns):
             value = heat.values.get((name, other))
             share = (heat.along(value) - low) / (high - low) if value is not None and high > low else 0.0
-            parts += _cell(x0 + column * CELL_WIDTH, y, heat, (name, other), share)
+            parts += _cell(x0 + column * wide, y, heat, (name, other), share)
     parts.append(_outline(heat, x0, y0))
     return parts + _scale(heat, x0, y0 + len(heat.rows) * CELL_HEIGHT + 12, low, high)
 
 
 def _cell(x: float, y: float, heat: Heat, at: Cell, share: float) -> list[str]:
+    across = heat.cell
     if at not in heat.values:
-        return [box(x, y, CELL_WIDTH, CELL_HEIGHT, ABSENT, PAPER, 0, 2)]
-    parts = [box(x, y, CELL_WIDTH, CELL_HEIGHT, colour(share), PAPER, 0, 2)]
+        return [box(x, y, across, CELL_HEIGHT, ABSENT, PAPER, 0, 2)]
+    parts = [box(x, y, across, CELL_HEIGHT, colour(share), PAPER, 0, 2)]
     words = heat.shown(heat.values[at])
     if at not in heat.meets:
         wide = len(words) * 7.2 + 6
-        parts.append(rect(x + 1, y + 1, CELL_WIDTH - 2, CELL_HEIGHT - 2, "url(#hatch)"))
-        parts.append(rect(x + (CELL_WIDTH - wide) / 2, y + 10, wide, 16, PAPER, ' rx="2" fill-opacity="0.85"'))
+        parts.append(rect(x + 1, y + 1, across - 2, CELL_HEIGHT - 2, "url(#hatch)"))
+        parts.append(rect(x + (across - wide) / 2, y + 10, wide, 16, PAPER, ' rx="2" fill-opacity="0.85"'))
     ink = INK if at not in heat.meets or share < 0.6 else "#fff"
-    parts.append(text(x + CELL_WIDTH / 2, y + CELL_HEIGHT / 2 + 4, words, 12, anchor="middle", fill=ink, bold=at == heat.best))
+    parts.append(text(x + across / 2, y + CELL_HEIGHT / 2 + 4, words, 12, anchor="middle", fill=ink, bold=at == heat.best))
     return parts
 
 
 def _outline(heat: Heat, x0: float, y0: float) -> str:
     if heat.best is None:
         return ""
-    x, y = x0 + heat.columns.index(heat.best[1]) * CELL_WIDTH, y0 + heat.rows.index(heat.best[0]) * CELL_HEIGHT
-    return box(x + 1, y + 1, CELL_WIDTH - 2, CELL_HEIGHT - 2, "none", INK, 0, 2.6)
+    x, y = x0 + heat.columns.index(heat.best[1]) * heat.cell, y0 + heat.rows.index(heat.best[0]) * CELL_HEIGHT
+    return box(x + 1, y + 1, heat.cell - 2, CELL_HEIGHT - 2, "none", INK, 0, 2.6)
 
 
 def _scale(heat: Heat, x0: float, y: float, low: float, high: float) -> list[str]:
     """The scale, with its ends."""
-    wide = len(heat.columns) * CELL_WIDTH
+    wide = len(heat.columns) * heat.cell
     parts = [rect(round(x0 + wide * k / _STEPS, 2), y, round(wide / _STEPS + 0.4, 2), 10, colour((k + 0.5) / _STEPS)) for k in range(_STEPS)]
     parts.append(text(x0, y + 24, heat.shown(math.exp(low) if heat.log else low), 11, fill=FAINT))
     parts.append(text(x0 + wide / 2, y + 24, "logarithmic" if heat.log else "linear", 11, fill=FAINT, anchor="middle"))
