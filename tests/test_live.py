@@ -192,6 +192,24 @@ def test_a_page_answers_from_its_address_and_by_its_sliders(tmp_path: Path) -> N
     assert re.fullmatch(rf"#b=2&B_2=\d+(\.\d+)?&memory={tight}&kept=1", found["then"])
 
 
+def test_what_tells_formulas_apart_is_said() -> None:
+    """Experts of one rank each way of data parallelism have no messages of gradients, which those of several have."""
+    there = symsim.derive("mixtral-8x7b", "tp=2,sp=true,ep=4,dp=4,tuner_type=lora,num_microbatches=4", system="h100-sxm")
+    inputs = inputs_of(unroll(there, None).arguments, there.system)
+    (rules,) = rules_of([there], inputs)
+    base = {k: one.values[one.values.index(int(one.base))] for k, one in enumerate(inputs) if one.values}
+    said = refusal(inputs, rules, base | {k: 16 for k, one in enumerate(inputs) if one.name == "dp"})
+    assert "experts with data-parallel ranks of their own, edp above 1, have messages that others have not" in said
+    assert "expert_dp" not in "".join(sentence for rule in rules for sentence in rule.sentences)
+
+
+def test_lora_is_said_of_all_parameters(tmp_path: Path) -> None:
+    """Adapters of all experts are trained, not of those that one token uses."""
+    there = symsim.derive("mixtral-8x7b", "tp=2,sp=true,ep=4,dp=4,tuner_type=lora,num_microbatches=4", system="h100-sxm")
+    write_report(there, tmp_path / "report.md")
+    assert "B parameters, of which a token uses 12.91 B and 109.6 M are trained." in " ".join((tmp_path / "report.md").read_text().split())
+
+
 @needs_browser
 def test_a_step_of_a_count_of_tiles_is_no_change_for_a_percent(tmp_path: Path) -> None:
     """Rows of experts that fill their tiles: a hundredth of a percent more load takes one more tile of each."""

@@ -23,6 +23,10 @@ _WHY = {
     "same_tp": "whether etp equals tp decides which messages there are",
     "few_groups": "above as many ranks as there are query groups, keys and values are repeated",
     "one_group": "at as many ranks as there are query groups, projected queries are kept",
+    "expert_tp": "etp above 1 has messages inside an expert that etp=1 has not",
+    "expert_dp": "experts with data-parallel ranks of their own, edp above 1, have messages that others have not",
+    "padded": "rows that are longer than their documents have padding, others have none",
+    "pieces": "what documents are cut into follows from the row",
     "depth": "the stages of a pipeline of pairs follow from its depth",
 }
 
@@ -80,7 +84,7 @@ def _functions(result: Evaluation) -> Iterator[tuple[Hashable, Callable[[Any], s
     if system is not None:
         yield "system", _said(lambda strategy: check_system(system, strategy))
     for name, read in deciding(model).items():
-        here, why = read(result.strategy), _ANOTHER.format(_WHY.get(name, f"{name} of 1 or above"))
+        here, why = read(result.strategy), _ANOTHER.format(_WHY.get(name, f"{name} above 1 has terms that {name}=1 has not"))
         yield (name, here), lambda strategy, read=read, here=here, why=why: "" if read(strategy) == here else why  # type: ignore[misc]
 
 

@@ -29,7 +29,8 @@ def model(result: Evaluation, ink: Ink) -> Spans:
     layers = format_layers(tuple(_runs(of.layers)))
     held = f"{extra}, and {human(numbers['N'], ELEMENT)} parameters"
     active = f", of which a token uses {human(numbers['N_active'], ELEMENT)}" if "N_active" in numbers else ""
-    trained = f", of which {human(numbers['N_trained'], ELEMENT)} are trained" if "N_trained" in numbers else ""
+    # both are of all parameters
+    trained = f"{' and' if active else ', of which'} {human(numbers['N_trained'], ELEMENT)} are trained" if "N_trained" in numbers else ""
     return spans(of.name, *source, f" has {of.num_layers} decoder layers, ", Code(layers), f"{held}{active}{trained}.", *_told_apart(of))
 
 
