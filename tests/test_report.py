@@ -360,3 +360,12 @@ def test_kept_reports_are_current(tmp_path: Path) -> None:
     (kept / "deepseek-v3.md").unlink()
     (kept / "llama3-70b.html").write_text("old")
     assert module.stale(fresh, kept) == ["deepseek-v3.md", "llama3-70b.html"]
+
+
+def test_dimensions_are_placed_by_the_symbols_of_their_operations() -> None:
+    """Rows of experts are a rho in every table of a report, as R is what runs again; a terminal says what R is."""
+    result = derive(load_model("mixtral-8x7b").architecture, load_strategy("tp=2,sp=true,ep=4,etp=2,dp=4"))
+    report_of = render_markdown(result)
+    assert "| $`\\rho`$ | `etp where it is left` |" in report_of and "| R |" not in report_of
+    assert "rows an expert rank computes" in report_of
+    assert "\n  R: rows an expert rank computes, before its width is split." in eval_table(result)

@@ -50,7 +50,7 @@ class Blocks:
             "by its degree. A block's amounts are the sums of the rows of its tables; the value at the given sizes ends a formula.",
         )
         rows = Equations((Equation("X", (r"{\textstyle\sum_n} X_n",)),))
-        return Section("Blocks", (Paragraph(said), rows, *question.options(self.result), *question.placement(self.result)))
+        return Section("Blocks", (Paragraph(said), rows, *question.options(self.result), *question.placement(self.result, self.ink)))
 
     def section(self, name: str) -> Section:
         remembered = self.result.lowered.blocks[name]

@@ -21,6 +21,14 @@ from symsim.report.sources import Sources
 
 LINE = 50.0  # em of a formula with its left side; fits A4 at 9 pt, a page of 60 rem, and GitHub
 ROWS = r"\rho"
+# dimensions named after no symbol
+DIMENSIONS = {
+    "R": "rows an expert rank computes, before its width is split",
+    "R_u": "tokens that reach an expert rank, a copy of each",
+    "d_qk": "query and key head dimension",
+    "d_kv": "key (without position) and value head dimension",
+    "r_kd": "joint key/value latent and rotary key",
+}
 MEBIBYTE = 2**20
 _LONG_CALL = 30.0  # em of a max or min whose arguments get names
 _SLACK = 4.0  # em by which a list of symbols with two scripts may be wider than estimated

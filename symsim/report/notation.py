@@ -16,14 +16,8 @@ from symsim.ir.block import MODULES
 from symsim.report import machine
 from symsim.report.amounts import exact, human, plain, rate, seconds
 from symsim.report.document import Code, Column, Math, Paragraph, Ref, Row, Section, Spans, Table, as_spans, spans
-from symsim.report.ink import Ink, dimension_latex, worded
+from symsim.report.ink import DIMENSIONS, Ink, dimension_latex, worded
 
-_DIMENSIONS = {
-    "R": "rows an expert rank computes, before its width is split",
-    "d_qk": "query and key head dimension",
-    "d_kv": "key (without position) and value head dimension",
-    "r_kd": "joint key/value latent and rotary key",
-}
 _SYMBOL, _MEANING, _VALUE = 7.6, 37.4, 10
 _WIDEST = 14  # em of the symbols, at most
 _DEGREES = frozenset("tp cp cp_a2a cp_p2p pp vpp ep etp dp edp inst m i".split())
@@ -173,5 +167,5 @@ def _defined(result: Evaluation, ink: Ink, name: str) -> Row:
 
 def _dimension(result: Evaluation, ink: Ink, name: str) -> Row:
     size = ink.dims[name]
-    meaning = _DIMENSIONS.get(name, "dimension of a tensor")
+    meaning = DIMENSIONS.get(name, "dimension of a tensor")
     return Row((Math(dimension_latex(name)), (f"{meaning}, ", ink.math(size)), exact(size.evaluate(result.numbers))))

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from symsim.algebra.kinds import kind_of, spelt
 from symsim.algebra.quantity import ELEMENT
+from symsim.algebra.vocabulary import SYMBOLS
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.layer_pattern import Segment, format_layers
@@ -14,8 +15,8 @@ from symsim.inputs.lengths import row_tokens
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.tuning import TunedKind
 from symsim.report.amounts import exact, human
-from symsim.report.document import Code, Column, Row, Span, Spans, Table, joined, spans
-from symsim.report.ink import Ink
+from symsim.report.document import Code, Column, Math, Row, Span, Spans, Table, joined, spans
+from symsim.report.ink import DIMENSIONS, Ink, dimension_latex
 
 # said in the same paragraph as degrees and sizes
 _SAID = frozenset("tp cp dp pp ep etp edp seq_length micro_batch_size num_microbatches".split())
@@ -102,9 +103,16 @@ def options(result: Evaluation) -> list[Table]:
     return [Table(spans("The strategy's options that are not at their defaults."), columns, rows)] if rows else []
 
 
-def placement(result: Evaluation) -> list[Table]:
+def placement(result: Evaluation, ink: Ink) -> list[Table]:
     """The strategy as the compiler reads it: dimensions by the axes they lie on."""
-    rows = tuple(Row((what, Code(axes))) for what, axes in result.placed())
+
+    def dimension(text: str) -> Spans:
+        """'s in attention' with its symbol as the tables of operations have it."""
+        name, _, rest = text.partition(" ")
+        shown = ink.symbol(name) if name in SYMBOLS else Math(dimension_latex(name)) if name in DIMENSIONS else name
+        return spans(shown, f" {rest}") if rest else spans(shown)
+
+    rows = tuple(Row((joined([dimension(d) for d in what.split(", ")]), Code(axes))) for what, axes in result.placed())
     said = "Placement: the axes of the mesh that named dimensions lie on; sp is tp where nothing else of an operation lies on it."
     return [Table(spans(said), (Column("dimensions", 20), Column("on", 20)), rows)] if rows else []
 

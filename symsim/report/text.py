@@ -13,6 +13,7 @@ from symsim.report import text_run, text_time
 from symsim.report.amounts import human, seconds, whole
 from symsim.report.assumed import in_force
 from symsim.report.columns import digits, table, wrapped
+from symsim.report.ink import DIMENSIONS
 from symsim.report.question import batch, changed_options, idle_pipeline
 from symsim.report.step import Step
 from symsim.report.totals import Totals, ranges
@@ -119,7 +120,8 @@ def _stages(totals: Totals) -> str:
 
 def _placement(result: Evaluation) -> str:
     rows = result.placed()
-    return table("Placement: where dimensions lie on the mesh", ["", "on"], rows, left=2) if rows else ""
+    own = [wrapped(f"{name}: {DIMENSIONS[name]}.", "  ") for what, _ in rows for name in what.split(", ") if name in DIMENSIONS]
+    return "\n".join([table("Placement: where dimensions lie on the mesh", ["", "on"], rows, left=2), *own]) if rows else ""
 
 
 def _messages(totals: Totals) -> str:
