@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 # a sentence with what stands before it on a terminal, "symsim: ", has at most 300 characters
 _LONGEST = 280
@@ -34,6 +35,15 @@ class InputError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(sentence(message))
+
+
+@contextmanager
+def in_doubles() -> Iterator[None]:
+    """InputError where a number becomes too large to be told, as what is multiplied by 1e400 does; also a decorator."""
+    try:
+        yield
+    except OverflowError:
+        raise InputError("a number becomes larger than 1.8e308, the largest of double precision: smaller ones are needed") from None
 
 
 def printable(text: str) -> str:

@@ -187,6 +187,12 @@ def test_a_crossing_is_where_two_are_equal() -> None:
     assert meeting.closed is not None and meeting.closed.value == pytest.approx(meeting.value, rel=1e-12)
 
 
+def test_what_is_equal_everywhere_is_said_so() -> None:
+    """Of what is one under two names neither is larger."""
+    same = _result().crossing("M_peak", "memory.peak", over="s")
+    assert not same.meetings and "they are equal everywhere from" in str(same) and "nowhere" not in str(same)
+
+
 def test_a_size_that_cannot_run_is_no_answer() -> None:
     found = _result().largest("s", where="memory.peak <= 80 GiB")
     assert found.value % 2 == 0 and found.value < 2**17
@@ -240,6 +246,10 @@ BAD = (
     ("largest s where __import__('os').system('x') <= 1", "is not allowed"),
     ("needed eta_gemm=0.5:2 for t_step <= 1 s", "eta_gemm is a share"),
     ("elasticity time.step_low", "is an end of an interval"),
+    ("largest s=-5:10 where fits", "s: '-5' is not a number from 1 up"),
+    ("largest s where M_peak <= 1e400 GiB", "a number becomes larger than 1.8e308, the largest of double precision"),
+    ("crossing t_step = 1e400 over B_1", "a number becomes larger than 1.8e308"),
+    ("elasticity 1e400*t_step by B_1", "a number becomes larger than 1.8e308"),
     ("  ", "nothing is asked"),
 )
 

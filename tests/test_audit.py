@@ -295,6 +295,14 @@ def test_bad_formulas(arguments: tuple[str, ...], said: str, capsys: pytest.Capt
     assert capsys.readouterr().err.startswith(f"symsim: {said}")
 
 
+def test_claims_of_another_kind_of_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("claims.json").write_text("{}")
+    with pytest.raises(SystemExit) as left:
+        main(["audit", "claims.json"])
+    assert (left.value.code, capsys.readouterr().err) == (2, "symsim: claims.json: claims are read from a .yaml file\n")
+
+
 def test_python_of_the_page() -> None:
     ran = doctest.testfile(str(Path(__file__).parents[1] / "docs" / "audit.md"), module_relative=False)
     assert ran.attempted > 4 and ran.failed == 0

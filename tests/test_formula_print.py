@@ -362,6 +362,7 @@ def test_parts_of_a_long_formula_are_short_and_make_it_whole(model: str, strateg
         (("llama3-8b", "A_dense", "--per", "s*P"), "P (learned position embeddings) has no number here; A_dense has a, b, d, f, g, h, s"),
         (("llama3-8b", "A_dense", "--per", "N"), "--per 'N': N is a definition, and a unit is of symbols, of which A_dense has a, b, d, f, g, h, s"),
         (("llama3-8b", "A_dense", "--per", "__import__('os')"), "column"),
+        (("llama3-8b", "A_dense", "--given", "b = 1e400"), "a number becomes larger than 1.8e308, the largest of double precision"),
         (("llama3-8b", "A_dense", "--given", "g <> a"), "'g <> a'"),
         (("llama3-8b", "A_dense", "--inline", "t_step"), "stands on no definition 't_step'"),
         (("llama3-8b", "A_dense", "--inline", ",,"), "names of definitions"),

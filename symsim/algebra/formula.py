@@ -19,7 +19,7 @@ from symsim.algebra.key import Key
 from symsim.algebra.quantity import Definition, Quantity, Unit, UnitError
 from symsim.algebra.terms import MOST_TERMS, most_terms
 from symsim.algebra.vocabulary import domain
-from symsim.errors import InputError, cut, nearest
+from symsim.errors import InputError, cut, in_doubles, nearest
 
 if TYPE_CHECKING:
     from symsim.algebra.reductions import Stages
@@ -212,6 +212,7 @@ class Formula:
         last = self.result
         return definition_latex(replace(last, expr=self.expand()))
 
+    @in_doubles()
     def to(
         self,
         target: str = "text",

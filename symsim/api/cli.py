@@ -23,7 +23,7 @@ from symsim.api.completing import kinds
 from symsim.api.terminal import leave_output, print_out, say
 from symsim.api.twice import check_once
 from symsim.compat.registry import KINDS as SYSTEMS
-from symsim.errors import InputError, nearest
+from symsim.errors import InputError, in_doubles, nearest
 from symsim.exporters.registry import TARGETS
 from symsim.importers.registry import KINDS
 from symsim.report import SUFFIXES
@@ -476,7 +476,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             _fail(f"there is no command '{given[0]}': {nearest(given[0], list(commands))}", _BAD_INPUT)
         if given and given[0] in commands:
             check_once(command.commands[given[0]].params, given[1:])
-        status = _run(command, given)
+        with in_doubles():
+            status = _run(command, given)
     except InputError as error:
         _fail(str(error), _BAD_INPUT)
     except _UsageError as error:

@@ -146,11 +146,12 @@ def _closed(name: str, unit: str, closed: Closed | None) -> list[str]:
 
 def _crossing(answer: Crossing) -> list[str]:
     name, unit = answer.symbol, answer.unit
-    lines = [answer.question, wrapped(f"now {name} = {precise(answer.now, unit)}: {_sides(answer.sides)}", "  ")]
+    lines = [answer.question, wrapped(f"now {name} = {precise(answer.now, unit)}{': ' if answer.sides else ''}{_sides(answer.sides)}", "  ")]
     if not answer.meetings:
-        larger = answer.left if answer.larger_now > 0 else answer.right
         where = f"from {precise(answer.low, unit)} to {precise(answer.high, unit)}"
-        lines.append(wrapped(f"they are equal nowhere {where}; {larger} is larger throughout", "  "))
+        larger = {1: answer.left, -1: answer.right, 0: ""}[answer.larger_now]
+        said = f"equal nowhere {where}; {larger} is larger throughout" if larger else f"equal everywhere {where}"
+        lines.append(wrapped(f"they are {said}", "  "))
     for meeting in answer.meetings:
         lines += _meeting(answer, meeting)
     return [*lines, wrapped(answer.how, "  ")]

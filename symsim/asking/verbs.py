@@ -17,7 +17,7 @@ from symsim.asking.moving import Moving, moving
 from symsim.asking.signs import Range, Signs, sign
 from symsim.asking.subject import Subject, subject
 from symsim.asking.truth import Comparison, Condition, Truth, condition, one_by_one, truth, value_at
-from symsim.errors import InputError, cut, nearest
+from symsim.errors import InputError, cut, in_doubles, nearest
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.axes import Axis, parse_axis
 from symsim.grid.conditions import parse_quantity
@@ -32,6 +32,7 @@ _LONGEST_NAME = 60
 _FURTHER = Fraction(9, 8)
 
 
+@in_doubles()
 def elasticity(result: Evaluation, name: str, by: str | Iterable[str] | None = None) -> Elasticities:
     """Percent by which a quantity changes for a percent more of each symbol, the largest first.
 
@@ -93,6 +94,7 @@ def _move(one: Moving, asked: Subject, formula: Formula, value: Number) -> Move 
     return Move(one.name, now, one.unit, one.meaning, float((other - here) * int(now) / ((to - int(now)) * here)), to)
 
 
+@in_doubles()
 def crossing(result: Evaluation, left: str, right: str, over: str) -> Crossing:
     """Where two quantities are equal as one symbol moves. over: its name, or a range of it ('B_1=200:900 GB/s'). InputError for names that there are
     not, and for units that differ."""
@@ -191,6 +193,7 @@ def needed(result: Evaluation, name: str, for_: str) -> Extreme:
     return _extreme(result, name, for_, f"needed {name.strip()} for {for_.strip()}", "needed")
 
 
+@in_doubles()
 def _extreme(result: Evaluation, name: str, where: str, question: str, kind: str) -> Extreme:
     asked = condition(result, where)
     one, within = _range(result, name)
@@ -321,6 +324,7 @@ def _closed(one: Moving, compared: Comparison, x: Number) -> Closed | None:
     return None if found is None else replace(found, smooth=True, text="")
 
 
+@in_doubles()
 def along(result: Evaluation, names: str | Iterable[str], over: str) -> Along:
     """Quantities along a range of a symbol ('B_1=200:900:50 GB/s', 's=2048:16384:*2'). A value that cannot run has a row that says why."""
     texts = [t.strip() for t in names.split(",")] if isinstance(names, str) else list(names)
@@ -360,7 +364,7 @@ def _number(one: Moving, value: object) -> Number:
         raise InputError(f"{one.name}={cut(str(value))}: it is in {one.unit}, of which '{cut(word)}' is no unit: {nearest(word, own)}")
     node = parse_quantity(str(value) if not isinstance(value, float) else repr(value), one.name)
     if node.kind != "number" or not isinstance(node.value, (int, Fraction)):
-        raise InputError(f"{one.name}: '{cut(str(value))}' is not a number")
+        raise InputError(f"{one.name}: '{cut(str(value))}' is not a number from {one.least} up")
     if node.unit:
         if BASE[UNITS[node.unit][0]] != one.unit:
             raise InputError(f"{one.name}={cut(str(value))}: it is in {one.unit}")

@@ -145,4 +145,6 @@ def file_of(name: str, files: Sequence[str] = ()) -> tuple[list[Claim], int]:
         ids += [c.id for c in claims]
         if name in ids:
             return claims, next(k for k, c in enumerate(claims) if c.id == name)
+    if os.path.isfile(name):
+        raise InputError(f"{cut(name)}: claims are read from a .yaml file")
     raise InputError(f"no source, file or claim is named '{cut(name)}': {nearest(name, [*shipped, *ids])}")
