@@ -126,11 +126,31 @@ def symsim_system(name: str) -> Path:
         (lambda: symsim.compile("llama3-8b", free="b,,s"), "separated by commas"),
         (lambda: symsim.compile("llama3-8b", free=["bb"]), "bb"),
         (lambda: symsim.load_system("h100-smx"), "did you mean 'h100-sxm'"),
+        (lambda: symsim.sweep("llama3-8b", None), "the axes are None; a mapping such as"),  # type: ignore[arg-type]
+        (lambda: symsim.sweep("llama3-8b", {"tp": [1]}, top="x"), "top='x': the name of a quantity and a number"),  # type: ignore[arg-type]
+        (lambda: symsim.sweep("llama3-8b", {"tp": [1]}, by=["world"]), "by=\\['world'\\], top=None"),  # type: ignore[arg-type]
+        (lambda: symsim.write_report("llama3-8b", "a.md"), "write_report\\('llama3-8b', 'a.md'\\): what derive returns"),  # type: ignore[arg-type]
+        (lambda: symsim.derive("gpt2").value(None), "None is no name: text such as 'time.step'"),  # type: ignore[arg-type]
+        (lambda: symsim.derive("gpt2").formula("N").given(3), "3 is no fact: text such as 'g = a'"),  # type: ignore[arg-type]
+        (lambda: symsim.derive("gpt2").formula("N").to(drop_below=2), "--drop-below 2: a share is needed"),
+        (lambda: symsim.derive("gpt2").formula("N").to(inline="N_head,"), "names of definitions by commas"),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence(ask: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         ask()
+
+
+def test_what_the_command_line_takes_as_text_is_taken() -> None:
+    """Names by commas and a percentage of one formula; a lone value, and two quantities in a row, of a sweep."""
+    step = symsim.derive("llama3-8b", "tp=2,sp=true,pp=2,num_microbatches=4", system="h100-sxm").formula("t_step")
+    assert step.to(inline="t_tail,t_pipeline") == step.to(inline=["t_tail", "t_pipeline"]) != step.to()
+    assert step.to(inline="all") == step.to(inline=["all"])
+    layer = symsim.derive("llama3-8b").formula("A_dense")
+    assert layer.to(per="s", drop_below="5%") == layer.to(per="s", drop_below=0.05) != layer.to(per="s")
+    assert symsim.sweep("llama3-8b", {"tp": 2}).rows["tp"].tolist() == [2]
+    both = symsim.sweep("llama3-8b", {"tp": [1, 2]}, pareto=("memory.peak", "world"))
+    assert len(both) == len(symsim.sweep("llama3-8b", {"tp": [1, 2]}, pareto="memory.peak,world")) == 2
 
 
 def test_rows_of_a_sweep_are_a_screen() -> None:

@@ -78,6 +78,8 @@ def read_facts(said: Said) -> tuple[Fact, ...]:
         return tuple(f for part in _parts(said) for f in _chain(part))
     if isinstance(said, Mapping):
         return tuple(Fact(symbol(name), "=", expr(value)) for name, value in said.items())
+    if not isinstance(said, Iterable):
+        raise InputError(f"{cut(repr(said))} is no fact: text such as 'g = a', values by name, or several of these are")
     return tuple(f for one in said for f in read_facts(one))
 
 

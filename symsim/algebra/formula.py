@@ -219,14 +219,15 @@ class Formula:
         *,
         per: str | None = None,
         given: Said = (),
-        inline: Collection[str] = (),
+        inline: str | Collection[str] = (),
         symbols: str | Mapping[str, str] = "symsim",
-        drop_below: Number = 0,
+        drop_below: str | Number = 0,
     ) -> str:
         """The formula as it is read, as text, tex, md, html, typst, sympy, python, c or js (docs/formula.md).
 
-        per: a unit that it is divided by ('s*b*h/t'); inline: definitions to put in, or ['all']; symbols: symsim, megatron, korthikanti,
-        a file, or letters by symbol; drop_below: a share of the whole, terms below which go under one name. InputError for what says nothing.
+        per: a unit that it is divided by ('s*b*h/t'); inline: definitions to put in, 't_slow,sum_t', or 'all'; symbols: symsim, megatron,
+        korthikanti, a file, or letters by symbol; drop_below: a share of the whole ('1%', 0.01), terms below which go under one name.
+        InputError for what says nothing.
         """
         from symsim.algebra.reading import read
         from symsim.report.formula import printed

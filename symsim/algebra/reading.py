@@ -47,13 +47,14 @@ class Reading:
         return self.per != ONE
 
 
-def read(formula: Formula, inline: Collection[str] = (), per: str | None = None, given: Said = (), drop_below: Number = 0) -> Reading:
+def read(formula: Formula, inline: str | Collection[str] = (), per: str | None = None, given: Said = (), drop_below: str | Number = 0) -> Reading:
     """The formula as it is read: under the facts, with definitions put in (those named; 'all'; else as many as leave it short).
 
     per: a product of symbols by their names or the letters of papers ('s*b*h/t'), by which it is divided; facts of the model's shape
     that hold at its sizes apply. drop_below: the share of the whole below which a term goes into one named rest, at its sizes.
     InputError for a name, fact or unit that says nothing here, and where sizes are needed that the formula does not have.
     """
+    inline, drop_below = _names(inline), _share(drop_below)
     facts = tuple(_by_letters(f, formula) for f in read_facts(given))
     made = formula.given(facts) if facts else formula
     over = ONE
@@ -69,6 +70,28 @@ def read(formula: Formula, inline: Collection[str] = (), per: str | None = None,
     if per is None and not inline and not drop_below:
         reading = _parted(reading)
     return _without_small(reading, drop_below) if drop_below else reading
+
+
+def _names(inline: str | Collection[str]) -> Collection[str]:
+    """Names by commas, or several."""
+    found = [part.strip() for part in inline.split(",")] if isinstance(inline, str) else inline
+    if not all(found):
+        raise InputError(f"--inline '{inline}': names of definitions by commas, or all, are needed")
+    return found
+
+
+def _share(given: str | Number) -> Number:
+    """'1%' or 0.01; 0 where no term is dropped."""
+    if given == 0:
+        return 0
+    text = str(given).strip()
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = 0
+    if not 0 < share < 1:
+        raise InputError(f"--drop-below {cut(text)}: a share is needed, such as 1% or 0.01")
+    return share
 
 
 # which definitions ------------------------------------------------------------------------------------------------------

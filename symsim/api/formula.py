@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from symsim.api.arguments import Model, Settings, StrategyText, SystemName, pair, share
+from symsim.api.arguments import Model, Settings, StrategyText, SystemName, pair
 from symsim.api.terminal import print_out
 from symsim.errors import InputError, cut
 
@@ -32,7 +32,6 @@ def formula(
     from symsim.inputs.run import asks_run
     from symsim.report.formula_list import chapters
 
-    least = _share(small) if small is not None else 0.0
     result = derive(model, strategy, overrides=dict(pair("--set", text) for text in settings or ()), system=system)
     if name is None:
         print_out(chapters(result))
@@ -43,22 +42,11 @@ def formula(
             raise refuse_unknown(name, (), "symsim formula", timed=result.system is not None, run=asks_run(result.overrides))
         raise InputError(f"{name} is one number for {result.model.name}, which 'symsim eval' gives: no formula stands behind it")
     found = result.formula(name)
-    inside = [part.strip() for part in inline.split(",")] if inline is not None else ()
-    if not all(inside):
-        raise InputError(f"--inline '{inline}': names of definitions by commas, or all, are needed")
     defined = sorted(n for n in parse(per, where="--per").symbols() if n in result.derivation.definitions and n not in SYMBOLS) if per else []
     if defined:
         free = ", ".join(sorted(found.symbols))
         raise InputError(
             f"--per '{cut(per or '')}': {defined[0]} is a definition, and a unit is of symbols, of which {found.result.symbol} has {free}"
         )
-    facts = ", ".join(given or ())
-    print_out(found.to(target, per=per, given=facts, inline=inside, symbols=symbols, drop_below=least))
-
-
-def _share(text: str) -> float:
-    """'1%' or 0.01. InputError for what is no share."""
-    found = share("--drop-below", text)
-    if not 0 < found < 1:
-        raise InputError(f"--drop-below {text}: a share is needed, such as 1% or 0.01")
-    return found
+    facts, inside = ", ".join(given or ()), inline if inline is not None else ()
+    print_out(found.to(target, per=per, given=facts, inline=inside, symbols=symbols, drop_below=small if small is not None else 0))

@@ -411,6 +411,8 @@ def _symbol_of(result: Evaluation, name: str) -> str:
     """The definition behind a dotted name (time.step: t_step); another name is its own."""
     from symsim.evaluation.quantities import EXPOSED, QUANTITIES
 
+    if not isinstance(name, str):
+        raise UnknownName(f"{cut(repr(name))} is no name: text such as 'time.step' is")
     if name.startswith(EXPOSED):
         return exposed_axes(result.derivation).get(name.removeprefix(EXPOSED), name)
     return QUANTITIES[name].symbol if name in QUANTITIES else name

@@ -125,7 +125,7 @@ def sweep(
     fits: bool = False,
     top: int | None = None,
     by: str | None = None,
-    pareto: str | None = None,
+    pareto: Sequence[str] | str | None = None,
     columns: Sequence[str] | str | None = None,
     workers: int = 1,
 ) -> SweepRows:
@@ -139,13 +139,17 @@ def sweep(
     {'tp': [1, 2, 4], 'sp': [False, True, True], 'dp': [8, 4, 2], 'params.per_rank': [8030261248, 4015263744, 2007764992]}
     """
     several = [axes] if isinstance(axes, str) else axes
+    if not isinstance(several, Iterable):
+        raise InputError(f"the axes are {cut(repr(axes))}; a mapping such as {{'tp': [1, 2, 4]}}, or texts such as tp=1,2,4, are needed")
     texts = [f"{name}={_text(values)}" for name, values in several.items()] if isinstance(several, Mapping) else list(several)
     for text in texts:
         if not isinstance(text, str):
             raise InputError(f"an axis is a text such as tp=1,2,4, or an entry of a mapping such as {{'tp': [1, 2, 4]}}, not {cut(str(text))}")
     asked = [where] if isinstance(where, str) else list(where)
-    shown = columns if isinstance(columns, str) or columns is None else ",".join(columns)
-    made: Options = sweep_options(asked, fits, top, by, pareto, shown, None, False, "auto", "auto", "local", None, workers)
+    shown, both = (given if isinstance(given, str) or given is None else ",".join(given) for given in (columns, pareto))
+    if not isinstance(by, str | None) or not isinstance(top, int | np.integer | None):
+        raise InputError(f"by={cut(repr(by))}, top={cut(repr(top))}: the name of a quantity and a number of points are needed")
+    made: Options = sweep_options(asked, fits, top, by, both, shown, None, False, "auto", "auto", "local", None, workers)
     machine = path_of(system, "the system") if system is not None else None
     base = read_base(model_of(model), strategy_of(strategy), machine, overrides or {})
     ready = make_sweep(base, texts, made, everything=top is None and by is None and pareto is None)
@@ -166,4 +170,6 @@ def _text(values: Any) -> str:
         return values
     if isinstance(values, Path):
         return f"@{values}"
-    return ",".join(text_of(v.item() if isinstance(v, np.generic) else v) for v in values)
+    # a lone value is an axis of one
+    several = values if isinstance(values, Iterable) else [values]
+    return ",".join(text_of(v.item() if isinstance(v, np.generic) else v) for v in several)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symsim.errors import InputError, printable
+from symsim.errors import InputError, cut, printable
 
 if TYPE_CHECKING:
     from symsim.evaluation.numbers import Evaluation
@@ -28,8 +28,11 @@ def write_report(result: "Evaluation", path: "str | Path", short: bool = False) 
     short: four pages: the answer, the step and its pipeline, memory, notation and the assumptions that matter. InputError for another suffix,
     a place that cannot be written, a .pdf that nothing here can make, or a short .json.
     """
+    from symsim.evaluation.numbers import Evaluation
     from symsim.inputs.reading import write_file
 
+    if not isinstance(result, Evaluation) or not isinstance(path, str | Path):
+        raise InputError(f"write_report({cut(repr(result))}, {cut(repr(path))}): what derive returns is needed, and the name of a file")
     path = Path(path)
     suffix = suffix_of(path)
     if short and suffix == ".json":
