@@ -24,7 +24,7 @@ from symsim.api.result import Result, derive
 from symsim.errors import InputError
 from symsim.inputs.models import load_model
 from symsim.inputs.strategies import load_strategy
-from symsim.report import SUFFIXES, html, latex, markdown, render_markdown, write_report
+from symsim.report import SUFFIXES, html, latex, markdown, render_markdown, typst, write_report
 from symsim.report.amounts import human
 from symsim.report.content import report
 from symsim.report.document import Equations, Math, Report, Table, as_spans
@@ -369,3 +369,14 @@ def test_dimensions_are_placed_by_the_symbols_of_their_operations() -> None:
     assert "| $`\\rho`$ | `etp where it is left` |" in report_of and "| R |" not in report_of
     assert "rows an expert rank computes" in report_of
     assert "\n  R: rows an expert rank computes, before its width is split." in eval_table(result)
+
+
+def test_words_below_the_line_of_a_last_row_stand_clear_of_the_rule() -> None:
+    """N_{head, lm_head} is a last row; its rule is as much nearer to what follows, so that no page is longer."""
+    made = typst.render(report(derive(load_model("llama3-8b").architecture, load_strategy("tp=2,sp=true"))))
+    tables = re.findall(r"^#listed\(\n(.*?)^\)$", made, re.MULTILINE | re.DOTALL)
+    last = [re.findall(r"^\[.*$", table, re.MULTILINE)[-1] for table in tables]
+    deep = [bool(re.search(r'attach\([^()]*b: [^()]*"', row)) for row in last]
+    assert 3 <= sum(deep) < len(tables)
+    assert deep == ["inset: 0pt, v(sunk)),\n  table.hline(stroke: 0.8pt),\n" in table for table in tables]
+    assert deep == [", sunk,\n" in table for table in tables]

@@ -45,7 +45,7 @@ _INSIDE = "<style>.in { fill: #fff; font-size: 12px; }</style>"
 
 def render(report: Report) -> str:
     """A whole document: fonts are the compiler's own, pictures stand in the text."""
-    tools = {"quoted": quoted, "inline": inline, "aligned": aligned, "columns": columns, "drawing": drawing, "wide": wide}
+    tools = {"quoted": quoted, "inline": inline, "aligned": aligned, "columns": columns, "drawing": drawing, "wide": wide, "sunk": sunk}
     return template("report.typ.j2", **tools).render(report=report) + "\n"
 
 
@@ -111,6 +111,11 @@ def _placed(equation: Equation, column: int, place: int, beside: int) -> str:
     number = f' & #numbered("{equation.number}"{edge})' if equation.number else ""
     side = ("first", "second")[column]
     return "$ " + " \\\n    ".join([f"#{side}({place}) &= {first}{number}", *(f"& quad {line}" for line in rest)]) + " $, "
+
+
+def sunk(table: Table) -> bool:
+    """Whether words stand below the line in a table's last row, where the rule is."""
+    return bool(table.rows) and any(isinstance(s, Math) and r"_{\mathrm" in s.latex for cell in table.rows[-1].cells for s in as_spans(cell))
 
 
 def columns(table: Table) -> str:
