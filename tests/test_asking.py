@@ -395,3 +395,14 @@ def test_names_of_a_table_are_whole() -> None:
     lines = str(_run().elasticity("run.days", names)).splitlines()
     assert max(map(len, lines)) <= 80 and not [line for line in lines if "~" in line]
     assert {"eta_1_reduce_scatter", "eta_1_all_reduce", "tokens"} <= {word.strip(",:") for word in " ".join(lines).split()}
+
+
+@pytest.mark.parametrize("over", ["s=4096,8192", "h=3584,7168", "b=1,2"])
+def test_kinds_keep_their_names_where_a_value_is_derived_again(over: str) -> None:
+    """A kind whose name is spelt otherwise in formulas (hybrid: kind__hybrid) is spelt once, whatever is derived from."""
+    result = symsim.derive("zamba2-7b", "pp=3,dp=4,num_microbatches=6")
+    rows = result.along("F_kind__hybrid, A_hybrid__again", over).rows
+    name, values = over.split("=")
+    for row, value in zip(rows, values.split(",")):
+        there = symsim.derive("zamba2-7b", "pp=3,dp=4,num_microbatches=6", overrides={name: int(value)})
+        assert row.numbers == (there.value("F_kind__hybrid"), there.value("A_hybrid__again"))

@@ -6,6 +6,7 @@ import doctest
 import importlib
 import inspect
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -151,6 +152,21 @@ def test_what_the_command_line_takes_as_text_is_taken() -> None:
     assert symsim.sweep("llama3-8b", {"tp": 2}).rows["tp"].tolist() == [2]
     both = symsim.sweep("llama3-8b", {"tp": [1, 2]}, pareto=("memory.peak", "world"))
     assert len(both) == len(symsim.sweep("llama3-8b", {"tp": [1, 2]}, pareto="memory.peak,world")) == 2
+
+
+@pytest.mark.parametrize(
+    ("model", "strategy", "overrides"),
+    [
+        ("zamba2-7b", "pp=3,dp=4,num_microbatches=6", {"B_hbm": "1 TB/s"}),
+        ("mixtral-8x7b", "tp=2,sp=true,ep=4,dp=4,tuner_type=lora,num_microbatches=4", {"lam": 1.5, "assume.causal": "half"}),
+    ],
+)
+def test_a_result_goes_to_another_process(model: str, strategy: str, overrides: dict[str, Any], tmp_path: Path) -> None:
+    """As a pool of processes hands it back, after its report too: it is derived again from what it is of."""
+    result = symsim.derive(model, strategy, system="h100-sxm", overrides=overrides)
+    symsim.write_report(result, tmp_path / "page.html")
+    there = pickle.loads(pickle.dumps(result))
+    assert there.to_json() == result.to_json() and repr(there) == repr(result)
 
 
 def test_rows_of_a_sweep_are_a_screen() -> None:

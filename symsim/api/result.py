@@ -33,6 +33,11 @@ class Result(Evaluation):
     `formula(name)` gives a named result as a `Formula`; `value(name)` its exact number at the given sizes.
     """
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process derives it again: what it is of travels, and no formula."""
+        of_it = self.architecture, self.strategy, dict(self.assumptions), dict(self.overrides), self.system, self.lowered.profile.conventions
+        return derive, of_it
+
     @cached_property
     def interval(self) -> Interval | None:
         """Between which seconds a step lies, with which probability, and what makes it so wide; None without a system."""

@@ -122,12 +122,12 @@ class Moving:
     def _derived(self, value: Number) -> Evaluation:
         r, named, own = self.result, dict(self.result.overrides), self.result.lowered.profile.conventions
         if self.part == "strategy":
-            return evaluated(r.model, self._strategy(value), r.assumptions, named, r.system, own)
+            return evaluated(r.architecture, self._strategy(value), r.assumptions, named, r.system, own)
         if self.part == "system":
-            return evaluated(r.model, r.strategy, r.assumptions, named, override_system(r.system, self._change(value)), own)
+            return evaluated(r.architecture, r.strategy, r.assumptions, named, override_system(r.system, self._change(value)), own)
         if self.part == "symbol":
-            return evaluated(r.model, r.strategy, r.assumptions, {**named, self.name: exactly(value)}, r.system, own)
-        model = override_architecture(r.model, {architecture_keys()[self.name]: int(value)})
+            return evaluated(r.architecture, r.strategy, r.assumptions, {**named, self.name: exactly(value)}, r.system, own)
+        model = override_architecture(r.architecture, {architecture_keys()[self.name]: int(value)})
         return evaluated(model, r.strategy, r.assumptions, named, r.system, own)
 
     def _strategy(self, value: Number) -> Strategy:
@@ -149,9 +149,9 @@ class Moving:
         """Why a value cannot run; empty where it can, as far as the rules of a strategy, of a system and of what may be set go."""
         try:
             if self.part == "strategy":
-                check(self.result.model, self._strategy(value))
+                check(self.result.architecture, self._strategy(value))
             elif self.part == "architecture":
-                check(override_architecture(self.result.model, {architecture_keys()[self.name]: int(value)}), self.result.strategy)
+                check(override_architecture(self.result.architecture, {architecture_keys()[self.name]: int(value)}), self.result.strategy)
             elif self.part == "system":
                 override_system(self.result.system, self._change(value))
             else:

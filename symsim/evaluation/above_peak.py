@@ -54,4 +54,4 @@ def _again(result: Evaluation, assumptions: dict[str, str]) -> Evaluation:
     """The same configuration under other conventions, which change no second of it."""
     if assumptions == result.assumptions:
         return result
-    return evaluated(result.model, result.strategy, assumptions, result.overrides, result.system)
+    return evaluated(result.architecture, result.strategy, assumptions, result.overrides, result.system)

@@ -13,7 +13,7 @@ _LEAST = 5e-5
 def alternative(result: Evaluation, assumption: str, choice: str) -> Effect:
     """The changes of the step's seconds and of the peak, as shares of those with the choice in force. The result is on a system."""
     try:
-        other = evaluated(result.model, result.strategy, {**result.assumptions, assumption: choice}, result.overrides, result.system)
+        other = evaluated(result.architecture, result.strategy, {**result.assumptions, assumption: choice}, result.overrides, result.system)
     except InputError as error:
         return Effect(assumption=assumption, choice=choice, moves={}, refused=str(error))
     changes = {said: float(other.step_numbers[name] / result.step_numbers[name]) - 1 for said, name in (("peak", "M_peak"), ("step", "t_step"))}

@@ -38,6 +38,6 @@ def beside(result: Evaluation, options: Mapping[str, Any]) -> Evaluation:
     ours = {n: getattr(result.strategy, n) for n in result.strategy.model_fields_set}
     kept = {n: v for n, v in ours.items() if not ("recompute" in options and n in OF_RECOMPUTATION)}
     strategy = Strategy(**{**kept, **options})
-    made = evaluated(result.model, strategy, result.assumptions, dict(result.overrides), result.system, memory=result.beside)
+    made = evaluated(result.architecture, strategy, result.assumptions, dict(result.overrides), result.system, memory=result.beside)
     # what is made with a memory reads the strategy of its last derivation
     return replace(made, lowered=cast(Lowered, Kept(dict.fromkeys(made.lowered.checkpointed), made.lowered.alone)))

@@ -332,7 +332,7 @@ def idle_assumptions(result: Evaluation, given: Collection[str]) -> list[str]:
 def _follows_without(result: Evaluation, assumption: str) -> bool:
     """Whether all that is defined is the same with an assumption's default."""
     given = {n: v for n, v in result.assumptions.items() if n != assumption}
-    other = evaluated(result.model, result.strategy, given, dict(result.overrides), result.system, result.lowered.profile.conventions)
+    other = evaluated(result.architecture, result.strategy, given, dict(result.overrides), result.system, result.lowered.profile.conventions)
     here, there = (r.derivation.definitions for r in (result, other))
     return here.keys() == there.keys() and all(d.expr == there[n].expr for n, d in here.items())
 

@@ -24,6 +24,7 @@ from symsim.inputs.run import asks_run, run_values
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System, symbol_values
 from symsim.inputs.traced import Memory
+from symsim.inputs.trained import as_named
 from symsim.lowering.lowered import Lowered
 from symsim.pipeline.even import even_line
 from symsim.pipeline.fullest import falls, fullest
@@ -124,6 +125,11 @@ class Evaluation:
         from symsim.program.fullest import line_at_any
 
         return line_at_any(self.strategy, map(self.stage_values, self.stages), int(self.values["group"]))
+
+    @cached_property
+    def architecture(self) -> Architecture:
+        """The model with its layer kinds by the user's names, from which another derivation starts."""
+        return as_named(self.model)
 
     @property
     def placement(self) -> Placement:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from symsim.algebra.kinds import spelt
+from collections.abc import Callable
+
+from symsim.algebra.kinds import kind_of, spelt
 from symsim.inputs.architecture import Architecture
 
 
@@ -22,7 +24,16 @@ def trained(model: Architecture, mtp_num_layers: int | None, task_type: str = "c
 
 def respelt(model: Architecture) -> Architecture:
     """The architecture with its layer kinds as they are spelt in names."""
-    if all(spelt(k) == k for k in model.layer_kinds):
+    return _renamed(model, spelt)
+
+
+def as_named(model: Architecture) -> Architecture:
+    """The same with the names that the user gave them: a derivation starts from these."""
+    return _renamed(model, kind_of)
+
+
+def _renamed(model: Architecture, name: Callable[[str], str]) -> Architecture:
+    if all(name(k) == k for k in model.layer_kinds):
         return model
-    layers = tuple(s.model_copy(update={"kinds": tuple(map(spelt, s.kinds))}) for s in model.layers)
-    return model.model_copy(update={"layers": layers, "layer_kinds": {spelt(k): v for k, v in model.layer_kinds.items()}})
+    layers = tuple(s.model_copy(update={"kinds": tuple(map(name, s.kinds))}) for s in model.layers)
+    return model.model_copy(update={"layers": layers, "layer_kinds": {name(k): v for k, v in model.layer_kinds.items()}})
