@@ -239,7 +239,9 @@ BAD = (
     ("largest edp where t_step <= 1 s", "edp follows from other symbols"),
     ("crossing t_step over s", "crossing QUANTITY = QUANTITY over SYMBOL is its form"),
     ("elasticity time.stpe", "there is no 'time.stpe': did you mean 'time.step'?"),
-    ("t_step over B_1=1:3", "a number of byte/s has a unit"),
+    ("t_step over B_1=1:3", "a number of byte/s has a unit, as 900 GB/s"),
+    ("t_step over Phi_bf16=1,2", "a number of FLOP/s has a unit, as 989 TFLOP/s"),
+    ("mfu over W_chip=1:3:1", "a number of W has a unit, as 700 W"),
     ("t_step over Phi_bf16=1:2 PB/s", "Phi_bf16=1 PB/s: it is in FLOP/s, of which 'PB/s' is no unit: valid names: GFLOP/s"),
     ("needed Phi_bf16=1:2 PFLOPS for t_step <= 1 s", "of which 'PFLOPS' is no unit: did you mean 'PFLOP/s'?"),
     ("t_step over s", "'s' is no range"),
@@ -406,3 +408,15 @@ def test_kinds_keep_their_names_where_a_value_is_derived_again(over: str) -> Non
     for row, value in zip(rows, values.split(",")):
         there = symsim.derive("zamba2-7b", "pp=3,dp=4,num_microbatches=6", overrides={name: int(value)})
         assert row.numbers == (there.value("F_kind__hybrid"), there.value("A_hybrid__again"))
+
+
+def test_what_another_option_settles_is_left_out_with_its_reason() -> None:
+    """The mean length of documents that are listed has no other value; all else has its elasticity."""
+    found = symsim.derive("mixtral-8x7b", "ep=4,dp=8,document_lengths=lognormal:1000+1", system="h100-sxm").elasticity("t_step")
+    assert found["Phi_bf16"] < 0
+    assert ("u", "document_lengths and packed_document_length both say how long documents are; give one of them") in found.left
+
+
+def test_numbers_of_a_run_in_units_of_their_own_are_plain() -> None:
+    rows = _run().along("run.carbon", "carbon=0.1,0.2").rows
+    assert rows[1].numbers[0] == pytest.approx(2 * rows[0].numbers[0])

@@ -22,7 +22,7 @@ from symsim.evaluation.numbers import Evaluation
 from symsim.grid.axes import Axis, parse_axis
 from symsim.grid.conditions import parse_quantity
 from symsim.grid.units import same
-from symsim.inputs.known import BASE, UNITS
+from symsim.inputs.known import BASE, EXAMPLES, UNITS
 
 # characters of a formula that is still read
 _LONGEST = 400
@@ -80,7 +80,11 @@ def _move(one: Moving, asked: Subject, formula: Formula, value: Number) -> Move 
     if not now:
         return "it is 0 here, of which there is no percent"
     if not one.whole:
-        slope = one.slope(formula)
+        try:
+            slope = one.slope(formula)
+        except InputError as error:
+            # what another option settles has no other value
+            return str(error)
         return Move(one.name, now, one.unit, one.meaning, float(slope) * float(now) / float(value), None)
     # tiles make steps: further off than the next value they count for little
     to = next(one.runnable(-(-int(now) * _FURTHER.numerator // _FURTHER.denominator), 1, 64 * int(now) + 64), None)
@@ -368,8 +372,9 @@ def _number(one: Moving, value: object) -> Number:
     if node.unit:
         if BASE[UNITS[node.unit][0]] != one.unit:
             raise InputError(f"{one.name}={cut(str(value))}: it is in {one.unit}")
-    elif one.unit != "1":
-        raise InputError(f"{one.name}={cut(str(value))}: a number of {one.unit} has a unit, as 100 GB/s or 5 us")
+    elif one.unit != "1" and one.unit in BASE.values():
+        example = next(EXAMPLES[kind] for kind, unit in BASE.items() if unit == one.unit)
+        raise InputError(f"{one.name}={cut(str(value))}: a number of {one.unit} has a unit, as {example}")
     return node.value
 
 

@@ -41,7 +41,7 @@ BASE = {
     "price": "USD/s",
     "plain number": "1",
 }
-_EXAMPLES = {
+EXAMPLES = {
     "compute rate": "989 TFLOP/s",
     "bandwidth": "900 GB/s",
     "number of bytes": "80 GiB",
@@ -69,21 +69,21 @@ def _reader(kind: str, *, zero: bool = False) -> BeforeValidator:
         if isinstance(given, Known):
             return given
         if not isinstance(given, (list, tuple)) or len(given) != 3 or isinstance(given[0], bool):
-            raise ValueError(f"should be a list of number with unit, {' | '.join(TAGS)}, and source, such as [{_EXAMPLES[kind]}, datasheet, vendor]")
+            raise ValueError(f"should be a list of number with unit, {' | '.join(TAGS)}, and source, such as [{EXAMPLES[kind]}, datasheet, vendor]")
         text, tag, source = (str(part) for part in given)
         found = _NUMBER.fullmatch(text.strip())
         if found is None:
-            raise ValueError(f"'{text}' is not a number with its unit, such as {_EXAMPLES[kind]}")
+            raise ValueError(f"'{text}' is not a number with its unit, such as {EXAMPLES[kind]}")
         number, unit = found.groups()
         if unit not in UNITS:
             raise ValueError(f"'{text}' has an unknown unit: {nearest(unit, [u for u, (k, _) in UNITS.items() if k == kind and u])}")
         if UNITS[unit][0] != kind:
-            raise ValueError(f"'{text}' is a {UNITS[unit][0]}; a {kind} is needed, such as {_EXAMPLES[kind]}")
+            raise ValueError(f"'{text}' is a {UNITS[unit][0]}; a {kind} is needed, such as {EXAMPLES[kind]}")
         if tag not in TAGS:
             raise ValueError(f"'{tag}' is not how a number is known: {nearest(tag, TAGS)}")
         value = Fraction(number) * UNITS[unit][1]
         if not value and not zero:
-            raise ValueError(f"'{text}' is zero; a {kind} above zero is needed, such as {_EXAMPLES[kind]}")
+            raise ValueError(f"'{text}' is zero; a {kind} above zero is needed, such as {EXAMPLES[kind]}")
         if value and not 1 / LARGEST_QUANTITY <= value <= LARGEST_QUANTITY:
             raise ValueError(
                 f"'{text}' is out of range: in base units, numbers lie between {float(1 / LARGEST_QUANTITY):g} and {float(LARGEST_QUANTITY):g}"
