@@ -35,7 +35,7 @@ ALLOWED: dict[str, str] = {
         audit/switching.py:read_switches audit/switching.py:left_under planning/command.py:_tokens
         planning/knobs.py:_one_axis grid/exported.py:exported grid/api.py:SweepRows.plot
         asking/questions.py asking/verbs.py:along asking/verbs.py:_moved_by asking/verbs.py:_range asking/verbs.py:_ends
-        asking/verbs.py:_number""",
+        asking/verbs.py:_number asking/text.py:elasticities_text grid/drawn.py:_numbered algebra/reading.py:_names algebra/reading.py:_share""",
     "the index of a stage in words": "report/ink.py:worded",
     "an option's value": """
         cost/collectives.py:groups lowering/checks_overlap.py:overlap lowering/lower.py:remembered layers/decoder.py:_normed
@@ -61,6 +61,8 @@ ALLOWED: dict[str, str] = {
         cost/memory_backward.py:_of_attention frameworks/narrow.py:as_stored lowering/adapt.py:module_names lowering/adapt.py:_of_loss
         lowering/adapt.py:_with_adapters lowering/adapt.py:_function cost/workspace.py:_Walk.__init__ cost/workspace.py:_returned
         lowering/remember.py:_narrows lowering/marked.py:names_of frameworks/streams.py:eager_hyper_weights.part""",
+    "names of dimensions, as a row of the placement lists them": """
+        report/question.py:placement report/question.py:placement.dimension report/text.py:_placement""",
     "the label of an axis, as it is made of axes": "lowering/verify.py:_messages compat/simumax/messages.py:Messages.seconds",
     "text as it is written: LaTeX, code, prose, a title": """
         algebra/expr.py:Expr.__str__ algebra/written.py algebra/typeset.py:_product algebra/typeset.py:width algebra/typeset.py:unbroken
