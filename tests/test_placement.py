@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -64,9 +65,11 @@ def test_the_table_shows_what_the_model_has_and_more_than_one_rank_shares():
 
 def test_reports_print_it():
     result = derived("mixtral-8x7b", BASE)
-    for render in (markdown.render, html.render, latex.render):
-        text = render(report(result))
-        assert "Placement: the axes" in text and "a, g, V" in text
+    rows = {markdown: "$`a`$, $`g`$, $`V`$ | `tp`", latex: r"$a$, $g$, $V$ & \code{tp}", html: 'a, g, V<td class="long">tp'}
+    for target, row in rows.items():
+        text = target.render(report(result))
+        plain = re.sub(r"<(?!td class)[^>]*>", "", text) if target is html else text
+        assert "Placement: the axes" in text and row in plain
     lines = [line.split() for line in result.table().splitlines()]
     assert ["a,", "g,", "V", "tp"] in lines and ["s", "cp,", "sp"] in lines
 

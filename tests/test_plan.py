@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import symsim
+from symsim.api.python import model_of
 from symsim.api.showing import shown
 from symsim.grid import processes
 from symsim.inputs.assumptions import ASSUMPTIONS, resolve
@@ -96,6 +97,15 @@ def test_no_member_of_a_cell_is_below_its_bound(model: str, world: int, fixed: d
         assert not wrong
         compared += more
     assert compared > 100 and search.account.larger > 0
+
+
+def test_experts_with_biases_are_not_split() -> None:
+    """Megatron-Core transformer_config.py asserts expert_tensor_parallel_size=1 beside add_bias_linear."""
+    loaded = model_of("gpt-oss-20b")
+    for fixed, degrees in (({}, {1}), ({"tp": 4}, {1}), ({"etp": 2}, set())):
+        asked = Asked(loaded, loaded.architecture, "h100-sxm", 16, 32, 4096, FRAMEWORKS["megatron"], fixed)
+        columns = [dict(zip(axis.names, axis.columns)) for axis in space_of(asked)[0]]
+        assert {e for names in columns for e in names.get("etp", ())} == degrees
 
 
 def test_kinds_come_in_order_and_differ(made: Plan) -> None:

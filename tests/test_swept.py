@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from symsim.api.cli import main
+from symsim.errors import InputError
+from symsim.evaluation.quantities import QUANTITIES
 from symsim.grid.answer import Answer, Engine, answer
 from symsim.grid.command import make_sweep, sweep_options
 from symsim.grid.sweep import Sweep
@@ -159,9 +161,18 @@ def test_the_command_says_what_was_evaluated(capsys: pytest.CaptureFixture[str])
     assert scanned.out == shown.out and "evaluated" not in scanned.err
 
 
-def test_a_name_that_is_none_is_refused_as_by_a_scan() -> None:
-    from symsim.errors import InputError
+def test_columns_of_single_strategies_are_found_by_a_scan(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without tensor ranks there is no such message; all other quantities there are under every strategy."""
+    axes = [part for axis in (*SIZES, *OPTIONS) for part in ("--axis", axis)]
+    arguments = ["sweep", "llama3-8b", "-s", "global_batch_size=32", "-y", "h100-sxm", *axes, "--top", "3", "--columns"]
+    every = ",".join(name for name, one in QUANTITIES.items() if not one.of_run)
+    for columns, searched in (("time.step,c_f_dense_tp", False), ("time.exposed.tp", False), (every, True)):
+        with pytest.raises(SystemExit, match="0"):
+            main([*arguments, columns])
+        assert ("of those evaluated" in " ".join(capsys.readouterr().err.split())) == searched
 
+
+def test_a_name_that_is_none_is_refused_as_by_a_scan() -> None:
     for columns in ("time.step,memory.peek", "zeero"):
         asked = sweep_options((), False, 3, None, None, columns, None, False, "auto", "auto", "local", None, 1)
         ready = make_sweep(read_base("llama3-8b", "global_batch_size=32", "h100-sxm", []), (*SIZES, *OPTIONS), asked)

@@ -67,10 +67,13 @@ def searchable(space: Space, question: Question) -> bool:
     of_sizes = prod(size for size, own in zip(space.sizes, kinds) if own == {True})
     of_options = {name for c in space.columns.values() if not is_number(c) for name in (c.name, str(c.place.key))}
     conditions = {field_of(n) for node in question.where for n in names(node)}
+    # what there is under every strategy
+    known = {*QUANTITIES, *Strategy.model_fields, *RANKS}
     return (
         len(wanted) == 1
         and wanted[0] in _TIMES
-        and conditions <= {*QUANTITIES, *Strategy.model_fields, *RANKS} - of_options
+        and conditions <= known - of_options
+        and set(map(field_of, question.columns)) <= known
         and parts <= {"strategy", "ranks"}
         and all(len(own) == 1 for own in kinds)
         and of_sizes <= _MOST_POINTS
