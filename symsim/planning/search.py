@@ -233,11 +233,11 @@ class Search:
             left += self._looked_as(cell, parts)
             # where the member does not run whose derivation is at hand, others may
             cell = _of(cell, allowed & ~parts.here)
+            cell = self._unbarred(cell) if len(cell.points) and not others else cell
             if not len(cell.points):
                 break
         if len(cell.points):
-            cell = self._unbarred(cell)
-            left += self._split(cell, cell.rows.index(None)) if len(cell.points) else []
+            left += self._split(cell, cell.rows.index(None))
         return [c for c in left if len(c.points)]
 
     def _representatives(self, parts: Parts, rows: Rows) -> Iterator[Others]:
