@@ -15,7 +15,8 @@ from symsim.evaluation.quantities import QUANTITIES
 from symsim.grid.answer import Answer, Engine, answer
 from symsim.grid.command import make_sweep, sweep_options
 from symsim.grid.sweep import Sweep
-from symsim.planning import swept
+from symsim.planning import search, swept
+from symsim.planning.found import Found, OfPoints
 from symsim.program.base import read_base
 
 OPTIONS = (
@@ -96,6 +97,38 @@ def test_points_that_tie_come_in_the_order_of_the_grid() -> None:
         found, whole = answer(searched, Engine()), answer(made(axes, top=top, search="scan", **given), Engine())  # type: ignore[arg-type]
         assert same(found, whole)
     assert found.rows is not None and len(set(found.rows["tokens_per_second"].tolist())) < 9
+
+
+def test_what_equals_the_last_of_the_best_is_kept() -> None:
+    """Of two that are wanted: two members of one point, then a point as good, one better, one worse than the last."""
+    known, rows, where = OfPoints(2), (None, 1), np.array([3, 4, 5])
+    assert len(known.take((), np.array([7]), np.array([2.0]), rows, 2)) == 1
+    assert known.worse(None, where, np.array([1.0, 2.0, 2.1])).tolist() == [False, False, True]
+    assert [told[2].point for told in known.take((), np.array([8, 9]), np.array([2.0, 2.5]), (0, 0), 1)] == [8]
+    known.hear(OfPoints(2).take((), np.array([6]), np.array([1.0]), (0, 1), 1))
+    assert [(f.point, f.value) for f in known.best] == [(6, 1.0), (7, 2.0), (8, 2.0)]
+    known.take((), np.array([2]), np.array([1.5]), (0, 0), 1)
+    assert [f.point for f in known.best] == [6, 2]
+
+
+def test_rows_that_are_left_open_are_points_of_the_grid() -> None:
+    space = made(("world=8", "recompute=none,full", "tp=1,2", "zero=0,1,2"), where=(), top=1).space
+    assert swept._numbers(Found(1.0, 1, (1, None)), space, [0, 2], [1, 3]).tolist() == [9, 10, 11]
+    assert swept._numbers(Found(1.0, 0, (None, 2)), space, [0, 2], [1, 3]).tolist() == [2, 8]
+
+
+def test_points_that_no_rows_let_run_are_refused_at_once() -> None:
+    """Interleaved exchanges without chunks, whatever else overlaps; else every option is cut before they are."""
+    axes, looked = (*SIZES, "vpp=1,2", "overlap_p2p_comm=false,true", *OPTIONS[:4]), list[int]()
+    for barred in (search.barred, lambda apart, points: (np.full(len(points), -1), [])):
+        with (
+            patch.object(search, "barred", barred),
+            patch.object(search.Search, "_looked", autospec=True, side_effect=search.Search._looked) as cells,
+        ):
+            found = made(axes).found
+        assert found is not None
+        looked.append(cells.call_count)
+    assert looked[0] < looked[1] / 1.5
 
 
 @pytest.mark.parametrize(
