@@ -23,6 +23,7 @@ from symsim.inputs.reading import write_text
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
+from symsim.inputs.trained import depths
 from symsim.lowering.tuned import untuned
 from symsim.pipeline.stages import stages
 
@@ -150,22 +151,22 @@ def lost(kind: str, asked: Asked, made: Mapping[str, str]) -> list[str]:
         job = read_job(kind, paths, Options())
     title = TARGETS[kind].title
     said = []
-    depths = {_depths(asked.architecture, asked.strategy)}
+    trained = {depths(asked.architecture, asked.strategy.mtp_num_layers)}
     if job.strategy is not None:
         back = load_strategy(job.strategy)
         there, model = plain(back), asked.architecture
         same = stages(model, asked.strategy, model.mtp_num_layers) == stages(model, back, model.mtp_num_layers)
         # what says nothing in what is asked is not lost ("")
         differ = [name for name, value in plain(asked.strategy).items() if value not in (there[name], "") and not (same and name in _SPLIT)]
-        depths.add(_depths(job.architecture or asked.architecture, back))
-        differ = [name for name in differ if name != "mtp_num_layers" or len(depths) > 1]
+        trained.add(depths(job.architecture or asked.architecture, back.mtp_num_layers))
+        differ = [name for name in differ if name != "mtp_num_layers" or len(trained) > 1]
         if "recompute" in differ:
             differ = [name for name in differ if not name.startswith("recompute_")]
         said += [_sentence(title, "", name, plain(asked.strategy)[name], there[name]) for name in differ]
     if job.architecture is not None:
         ours, theirs = (_leaves(plain_model(a)) for a in (asked.architecture, job.architecture))
         # a model's own depths are those that its strategy trains
-        skipped = "mtp_num_layers" if len(depths) == 1 else ""
+        skipped = "mtp_num_layers" if len(trained) == 1 else ""
         names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name) and name != skipped]
         said += [_sentence(title, "", name, ours.get(name), theirs.get(name)) for name in names]
     held = resolve(job.assumptions)
@@ -176,10 +177,6 @@ def lost(kind: str, asked: Asked, made: Mapping[str, str]) -> list[str]:
         settings = " ".join(f"--set assume.{name}={value}" for name, value in own.items())
         said.append(f"{title} does otherwise by itself what was assumed: {settings} computes so")
     return said
-
-
-def _depths(a: Architecture, s: Strategy) -> int:
-    return a.mtp_num_layers if s.mtp_num_layers is None else s.mtp_num_layers
 
 
 def plain(strategy: Strategy) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from symsim.importers.megatron.hybrid import INDEXER
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import resolve
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.trained import depths
 from symsim.pipeline.stages import stages
 
 if TYPE_CHECKING:
@@ -141,9 +142,9 @@ def _model(a: Architecture, s: Strategy) -> Iterator[Argument]:
     yield from _given("max-position-embeddings", max(rows or 0, s.seq_length))
     yield from _given("hidden-dropout", float(a.hidden_dropout))
     yield from _given("attention-dropout", float(a.attention_dropout))
-    depths = a.mtp_num_layers if s.mtp_num_layers is None else s.mtp_num_layers
-    yield from _given("mtp-num-layers", depths or None)
-    yield from _on("mtp-use-repeated-layer", depths and a.mtp_use_repeated_layer)
+    trained = depths(a, s.mtp_num_layers)
+    yield from _given("mtp-num-layers", trained or None)
+    yield from _on("mtp-use-repeated-layer", trained and a.mtp_use_repeated_layer)
 
 
 def _attention(a: Architecture) -> Iterator[Argument]:
@@ -301,8 +302,8 @@ def _pipeline(a: Architecture, s: Strategy) -> Iterator[Argument]:
 
 
 def _layout(a: Architecture, s: Strategy) -> str:
-    depths = a.mtp_num_layers if s.mtp_num_layers is None else s.mtp_num_layers
-    chunks = sorted((chunk for stage in stages(a, s, depths) for chunk in stage.chunks), key=lambda chunk: (chunk.first, chunk.last))
+    trained = depths(a, s.mtp_num_layers)
+    chunks = sorted((chunk for stage in stages(a, s, trained) for chunk in stage.chunks), key=lambda chunk: (chunk.first, chunk.last))
     return "|".join("E" * c.embedding + f"t*{c.last - c.first}" * (c.last > c.first) + "m" * c.mtp + "L" * c.loss for c in chunks)
 
 

@@ -14,6 +14,7 @@ from symsim.inputs.assumptions import resolve
 from symsim.inputs.hub import sources
 from symsim.inputs.reading import format_yaml
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.trained import depths
 from symsim.lowering.adapt import ALL_LINEAR, MEGATRON_NAMES
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ def files(asked: "Asked") -> dict[str, str]:
     if a.moe is not None:
         made["moe_router_load_balancing_type"] = s.moe_router_load_balancing_type
         made["moe_router_dtype"] = "fp32" if s.moe_router_dtype == "fp32" else "none"
-    depths = a.mtp_num_layers if s.mtp_num_layers is None else s.mtp_num_layers
-    return {"train.yaml": format_yaml({**made, **({"mtp_num_layers": depths} if depths else {})})}
+    trained = depths(a, s.mtp_num_layers)
+    return {"train.yaml": format_yaml({**made, **({"mtp_num_layers": trained} if trained else {})})}
 
 
 def _adapters(s: Strategy) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from symsim.errors import InputError
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.hub import sources
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.trained import depths
 
 if TYPE_CHECKING:
     from symsim.exporters.export import Asked
@@ -93,9 +94,9 @@ def _model(a: Architecture, s: Strategy, name: str, flavor: str, parallelism: di
         # the output layer and routers run in 16 bits
         left = {"filter_fqns": ["lm_head", "router.gate"]} if s.fp8 == "tensorwise" else {"fqns": ["attention", "feed_forward"]}
         fields["converters"] = [_Call(f"{_CONVERTERS[s.fp8]}.Config", {**left, "model_compile_enabled": s.fusion == "compile"})]
-    depths = a.mtp_num_layers if s.mtp_num_layers is None else s.mtp_num_layers
-    if depths and name == "deepseek_v3":
-        fields["num_mtp_layers"] = depths
+    trained = depths(a, s.mtp_num_layers)
+    if trained and name == "deepseek_v3":
+        fields["num_mtp_layers"] = trained
     return _Call("model_registry", fields)
 
 

@@ -217,6 +217,12 @@ class Family:
         """Where a rule lets points run."""
         if rule is whole_batches:
             return _whole_batches(self.fields)
+        passed = self.passing(rule)
+        # one that is made for a family is no other family's
+        return np.asarray(self.tabulated(f"rule {name}", passed) if rule in RULES else tabulate(passed, self._known), dtype=bool)
+
+    def passing(self, rule: Rule) -> Callable[[Any], bool]:
+        """Whether a rule lets a strategy of the family run."""
         architecture = self.architecture
 
         def passed(strategy: Any) -> bool:
@@ -226,8 +232,7 @@ class Family:
                 return False
             return True
 
-        # one that is made for a family is no other family's
-        return np.asarray(self.tabulated(f"rule {name}", passed) if rule in RULES else tabulate(passed, self._known), dtype=bool)
+        return passed
 
     def _imbalances(self) -> Iterator[Array]:
         """The busiest of ep ranks gets at most ep times an even share of the tokens (symsim/api/result.py)."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,7 +80,8 @@ class Task:
 class Sweep:
     """A space and a question, made ready. search: 'auto', 'scan' or 'bounds'; backend: 'auto', 'numpy' or 'c'. workers: how many
     processes may derive. alone: whether this process, and those that it forks, do all of it. excluded: of parts that this process
-    searched by bounds, how many points were not looked at, and what none of them is below. found: what a search over options found."""
+    searched by bounds, how many points were not looked at, and what none of them is below. found: what a search over options found. running:
+    points that can run."""
 
     space: Space
     question: Question
@@ -95,6 +95,7 @@ class Sweep:
     parts: list[Task] = field(default_factory=list)
     excluded: dict[int, tuple[int, float]] = field(default_factory=dict)
     found: BestOfOptions | None = None
+    running: int = 0
     _families: list[Family] = field(default_factory=list)
     _impossible: list[tuple[Family, InputError]] = field(default_factory=list)
     _works: dict[int, Work] = field(default_factory=dict)
@@ -105,10 +106,10 @@ class Sweep:
         """Find the variants, derive their formulas, and cut the grid into parts; of a search over options, which is done here, no more than it finds.
         InputError where nothing can run."""
         with no_collection():
-            self._families, self._impossible = [], []
+            self._families, self._impossible, self.running = [], [], 0
             for family in families(self.space):
                 try:
-                    assert family.allowed is not None
+                    self.running += Points(family.chosen, family.masks).running_points
                     self._families.append(family)
                 except InputError as error:
                     # sizes of a model that do not go together are points that cannot run
@@ -147,11 +148,6 @@ class Sweep:
     def derivations(self) -> int:
         """Of how many variants formulas were derived."""
         return len(self.variants) if self.found is None else self.found.derivations
-
-    @cached_property
-    def running(self) -> int:
-        """Points that can run."""
-        return sum(Points(family.chosen, family.masks).running_points for family in self._families)
 
     def refused(self) -> list[Refused]:
         """Why the others cannot, rule by rule."""

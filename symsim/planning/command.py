@@ -25,7 +25,7 @@ from symsim.inputs.strategies import read_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.planning.difference import difference, difference_text
 from symsim.planning.knobs import single_changes
-from symsim.planning.plan import Plan, plan, rows_of, trained_by
+from symsim.planning.plan import Plan, plan, rows_of_job, trained_by
 from symsim.planning.sizing import Need, Size, sized
 from symsim.planning.sizing_text import curve, sizing_text
 from symsim.planning.space import Asked as Planned
@@ -121,7 +121,7 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
     if loaded.note:
         say(loaded.note)
     if loaded.strategy is not None:
-        rows = rows_of(loaded)
+        rows = rows_of_job(loaded)
         unsaid = {"seq_length": request.seq_length is None, "global_batch_size": request.batch is None and request.tokens is None}
         own = {**trained_by(loaded), **{name: value for name, value in rows.items() if unsaid[name]}}
         kept = ",".join(f"{name}={text_of(value)}" for name, value in own.items())

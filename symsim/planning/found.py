@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
@@ -33,23 +32,6 @@ class Found:
 Told = tuple[Kind, int, Found]
 
 
-class Known(Protocol):
-    """kind: of a cell's options, None while some that tell kinds apart are free."""
-
-    def worse(self, kind: Kind | None, points: Array, low: Array) -> Array:
-        """Which points of a cell, below whose bounds nothing is, are not wanted any more."""
-        ...
-
-    def take(self, kind: Kind, points: Array, values: Array, rows: Rows, members: int) -> list[Told]:
-        """Take up configurations that were evaluated, so many members at every point; what is new of them."""
-        ...
-
-    def hear(self, told: Iterable[Told]) -> None: ...
-
-    @property
-    def best(self) -> list[Found]: ...
-
-
 @dataclass
 class OfKinds:
     """The best of each of the best kinds. codes: of every point of the grid the number of its kind; top: of so many kinds the best is wanted. Of
@@ -63,12 +45,15 @@ class OfKinds:
     _enough: float = math.inf
 
     def worse(self, kind: Kind | None, points: Array, low: Array) -> Array:
+        """Which points of a cell, below whose bounds nothing is, are not wanted any more. kind: of its options, None while some that tell kinds apart
+        are free."""
         reached = self._reached.get(kind) if kind is not None else None
         most = self._enough if reached is None else np.minimum(self._enough, reached[self.codes[points]])
         found: Array = low >= most * (1 - ROUNDING)
         return found
 
     def take(self, kind: Kind, points: Array, values: Array, rows: Rows, members: int) -> list[Told]:
+        """Take up configurations that were evaluated, so many members at every point; what is to be told of them."""
         codes = self.codes[points]
         order = np.lexsort((points, values, codes))
         _, first = np.unique(codes[order], return_index=True)
@@ -92,7 +77,8 @@ class OfKinds:
 
 @dataclass
 class OfPoints:
-    """The best configurations one by one, with all that equal the last of them. members: how many configurations are of some rows."""
+    """As `OfKinds`, of the best configurations one by one, with all that equal the last of them. counted: how many configurations are of some
+    rows."""
 
     top: int
     counted: dict[Rows, int] = field(default_factory=dict)

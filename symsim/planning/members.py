@@ -113,14 +113,7 @@ class Members(Family):
 
     def _somewhere(self, rule: Rule, known: Mapping[str, Any]) -> Any:
         """At which points, of which the fields are known, a rule lets some rows run of the free options that it reads."""
-
-        def passed(strategy: Any) -> bool:
-            try:
-                rule(self.architecture, strategy)
-            except InputError:
-                return False
-            return True
-
+        passed = self.passing(rule)
         found: Any = True
         heard, tried = set[str](), -1
         while True:

@@ -57,6 +57,8 @@ _NEEDS = {"cost": "price", "energy": "power"}
 _OBJECTIVES = {"memory": "memory.peak"}
 # what makes two strategies differ in kind
 _KIND = ("tp", "cp", "pp", "ep", "zero", "recompute")
+# of a job's strategy what a plan keeps besides what is trained
+_DOCUMENTS = ("packed_document_length", "document_lengths")
 _MOST_RANKS = 1 << 20
 _FURTHEST = 64  # times the ranks asked for, where nothing fits them
 
@@ -238,9 +240,6 @@ class Plan:
         return steps_figure(f"the best plans of {self.asked.model.name}", results)
 
 
-_DOCUMENTS = ("packed_document_length", "document_lengths")
-
-
 def flat(choice: Choice) -> dict[str, Any]:
     """The numbers that a sweep has columns for, by the same names."""
     names = ("time.step", "tokens_per_second", "mfu", "hfu", "memory.peak", "cost_per_trillion_tokens", "energy_per_trillion_tokens")
@@ -317,7 +316,7 @@ def trained_by(loaded: LoadedModel) -> dict[str, Any]:
     return {name: value for name in (*TRAINED, *_DOCUMENTS) if (value := getattr(own, name)) != type(own).model_fields[name].default}
 
 
-def rows_of(loaded: LoadedModel) -> dict[str, int]:
+def rows_of_job(loaded: LoadedModel) -> dict[str, int]:
     """What a job's strategy says of the rows of a step: seq_length, and how many as global_batch_size, where it says so."""
     if loaded.strategy is None:
         return {}
@@ -346,7 +345,7 @@ def _goal_at(goal: str, best: Choice) -> Callable[[float], float]:
 
 def _rows(loaded: LoadedModel, sequences: int | None, tokens: int | None, length: int | None) -> tuple[int, int]:
     """Sequences a step and their length, as asked, and else as a job has them."""
-    own = rows_of(loaded)
+    own = rows_of_job(loaded)
     seq_length = length if length is not None else own.get("seq_length", 4096)
     if sequences is None and tokens is None:
         sequences = own.get("global_batch_size")

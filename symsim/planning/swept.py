@@ -101,13 +101,13 @@ def best_points(space: Space, question: Question, memories: Memories, progress: 
     of_memory, limit = _memory(question.where)
     goal = Goal(
         "time.step",
-        None if of_memory is None else 1.0,
-        None,
-        question.top,
-        _TIMES[str(question.objectives[0].value)],
-        of_memory == _FITS,
-        limit,
-        [node for node in question.where if node != of_memory],
+        share=None if of_memory is None else 1.0,
+        kinds=None,
+        top=question.top,
+        times=_TIMES[str(question.objectives[0].value)],
+        reserve=of_memory == _FITS,
+        limit=limit,
+        where=[node for node in question.where if node != of_memory],
     )
 
     def make(chosen: Mapping[str, Any]) -> Base:
@@ -148,9 +148,8 @@ def _apart(space: Space) -> tuple[list[int], dict[int, Choice]]:
 
 def _numbers(found: Found, space: Space, sizes: list[int], choices: list[int]) -> Array:
     """In the whole grid, of all rows of choices that were left open."""
-    positions = np.zeros(len(space.sizes), dtype=np.int64)
-    positions[sizes] = np.unravel_index(found.point, [space.sizes[axis] for axis in sizes])
-    rows = product(*(range(space.sizes[axis]) if row is None else (row,) for axis, row in zip(choices, found.rows)))
-    strides = [int(np.prod(space.sizes[axis + 1 :], dtype=np.int64)) for axis in range(len(space.sizes))]
-    first = sum(int(k) * stride for k, stride in zip(positions, strides))
-    return np.array([first + sum(row * strides[axis] for axis, row in zip(choices, own)) for own in rows], dtype=np.int64)
+    rows = list(product(*(range(space.sizes[axis]) if row is None else (row,) for axis, row in zip(choices, found.rows))))
+    positions = np.zeros((len(space.sizes), len(rows)), dtype=np.int64)
+    positions[sizes] = np.array(np.unravel_index(found.point, [space.sizes[axis] for axis in sizes]))[:, None]
+    positions[choices] = np.array(rows).T
+    return np.asarray(np.ravel_multi_index(tuple(positions), space.sizes))
