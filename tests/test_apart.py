@@ -103,3 +103,33 @@ with apart.apart(lambda: str(os.getpid() == own)) as made:
     print(made())
 """
     assert said(program) == "True"
+
+
+@pytest.mark.parametrize(("cores", "others"), [(1, 0), (2, 1)])
+def test_a_plan_is_the_same_whoever_makes_its_further_options(cores: int, others: int) -> None:
+    program = """
+from contextlib import redirect_stdout
+from io import StringIO
+import symsim.planning.search as search
+from symsim.api.cli import main
+apart._cores = lambda: int(sys.argv[1])
+search.cores = lambda: int(sys.argv[1])
+search._FORK_PARTS = 2
+forks = []
+fork = os.fork
+os.fork = lambda: forks.append(os.getpid()) or fork()
+text = StringIO()
+asked = "plan smollm2-360m -y h100-sxm --world 8 --global-batch-size 32 --fix cp=1,recompute=none,overlap_grad_reduce=true"
+with redirect_stdout(text):
+    try:
+        main(asked.split())
+    except SystemExit:
+        pass
+said = text.getvalue()
+assert "One option more, outside this space" in said
+# all but how long it took
+print(len(forks), "|".join(line for line in said.splitlines() if not line.endswith(" s") or "derivation" not in line))
+"""
+    number, _, text = said(program, str(cores)).partition(" ")
+    assert int(number) == 2 * others
+    assert said(program, "1").partition(" ")[2] == text

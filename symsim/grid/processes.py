@@ -6,12 +6,16 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
 from symsim.errors import InputError
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing.connection import Connection
 
 _SHARED: Any = None
 
@@ -37,30 +41,29 @@ def forked(what: Any, workers: int) -> "ProcessPoolExecutor":
 def beside(run: Callable[[Send, Receive], None]) -> "tuple[Send, Receive, Callable[[], None]]":
     """A process forked from this one that runs something: what sends it a message, what receives its next one, and what ends it.
 
-    Receiving raises what the process did; InputError where something else ended it.
+    Sending waits for nothing, and has no thread here. Receiving raises what the process did; InputError where something else ended it.
     """
     import multiprocessing
-    from queue import Empty
 
     context = multiprocessing.get_context("fork")
-    there, here = context.Queue(), context.Queue()
+    (hears, told), (heard, tells) = context.Pipe(duplex=False), context.Pipe(duplex=False)
 
     def work() -> None:
         _begin()
-        try:
-            run(here.put, there.get)
-        except Exception as error:
-            here.put(error)
+        hears.close()
+        tells.close()
+        _talk(run, heard, told)
+
+    def send(message: bytes) -> None:
+        # of one that has ended nobody hears
+        with suppress(BrokenPipeError):
+            tells.send(message)
 
     def receive() -> bytes:
-        found = None
-        while found is None:
-            ended = not process.is_alive()
-            try:
-                found = here.get(timeout=1)
-            except Empty:
-                if ended:
-                    raise InputError("a second process was ended from outside, as for want of memory; 'taskset -c 0' runs in one") from None
+        try:
+            found = hears.recv()
+        except EOFError:
+            raise InputError("a second process was ended from outside, as for want of memory; 'taskset -c 0' runs in one") from None
         if isinstance(found, Exception):
             raise found
         return cast(bytes, found)
@@ -68,11 +71,40 @@ def beside(run: Callable[[Send, Receive], None]) -> "tuple[Send, Receive, Callab
     def end() -> None:
         process.terminate()
         process.join()
-        there.cancel_join_thread()
+        hears.close()
+        tells.close()
 
     process = context.Process(target=work, daemon=True)
     process.start()
-    return there.put, receive, end
+    told.close()
+    heard.close()
+    return send, receive, end
+
+
+def _talk(run: Callable[[Send, Receive], None], heard: "Connection", told: "Connection") -> None:
+    """Run something; threads take what comes at once, and wait where what goes is not taken."""
+    coming, going = SimpleQueue[bytes](), SimpleQueue[Any]()
+
+    def hear() -> None:
+        with suppress(EOFError):
+            while True:
+                coming.put(heard.recv())
+
+    def tell() -> None:
+        with suppress(BrokenPipeError):
+            for message in iter(going.get, None):
+                told.send(message)
+
+    telling = Thread(target=tell)
+    telling.start()
+    Thread(target=hear, daemon=True).start()
+    try:
+        run(going.put, coming.get)
+    except Exception as error:
+        going.put(error)
+    finally:
+        going.put(None)
+        telling.join()
 
 
 def shared() -> Any:

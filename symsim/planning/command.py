@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from symsim.planning.space import Asked as Planned
 from symsim.planning.space import options_beside
 from symsim.planning.text import plan_text
 from symsim.report.amounts import human
+from symsim.report.apart import apart
 from symsim.report.drawn import check_picture, write_picture
 
 _MOST_SIZES = 32
@@ -107,8 +109,12 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
         write(_why_not(found, why_not, as_json))
     elif as_json:
         write(json.dumps(found.to_json(), indent=2, allow_nan=False) + "\n")
+    elif not found.fits:
+        write(plan_text(found))
     else:
-        write(plan_text(found, single_changes(found.asked, found.best[0].options) if found.fits else ()))
+        with apart(partial(single_changes, found.asked, found.best[0].options)) as changes:
+            text = plan_text(found, changes)
+        write(text)
     if written is not None:
         if not found.fits:
             raise InputError(f"--export {written[0]} {written[1]}: nothing fits, so nothing is written")

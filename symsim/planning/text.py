@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from symsim.algebra.quantity import BYTE
@@ -30,8 +30,8 @@ _BEYOND = {
 }
 
 
-def plan_text(plan: Plan, changes: Sequence[Change] = ()) -> str:
-    """changes: what a single option more would do to the best (`knobs.py`)."""
+def plan_text(plan: Plan, changes: Callable[[], Sequence[Change]] = tuple) -> str:
+    """changes: what a single option more would do to the best (`knobs.py`), asked for last."""
     first = plan.best[0]
     lines = [
         _of(plan),
@@ -44,8 +44,8 @@ def plan_text(plan: Plan, changes: Sequence[Change] = ()) -> str:
         "",
         _certificate(plan),
     ]
-    if changes:
-        lines += ["", "One option more, outside this space", *change_lines(changes)]
+    if found := changes():
+        lines += ["", "One option more, outside this space", *change_lines(found)]
     return "\n".join(lines) + "\n"
 
 

@@ -1,5 +1,5 @@
-"""What a second process makes while this one goes on: of a report the section that answers and the table of other choices, which share nothing
-with the others but the derivation."""
+"""What a second process makes while this one goes on: of a report the section that answers and the table of other choices, of a plan what one
+option more would do; they share nothing with the others but the derivation."""
 
 from __future__ import annotations
 
