@@ -15,6 +15,8 @@ def overlap(architecture: Architecture, strategy: Strategy) -> None:
     """InputError for messages that do not travel beside computation as asked."""
     if sorted(strategy.rank_order.split("-")) != ["cp", "dp", "ep", "pp", "tp"]:
         raise InputError(f"rank_order={strategy.rank_order} should name each of tp, cp, ep, dp and pp once, such as tp-cp-ep-dp-pp")
+    if strategy.overlap_p2p_comm and strategy.vpp == 1:
+        raise InputError("overlap_p2p_comm works with interleaved stages only; give vpp=2 or more")
     if strategy.tp_comm_overlap and not strategy.sp:
         raise InputError("tp_comm_overlap cuts the gathers and scatters of sequence parallelism; give sp=true")
     if strategy.tp_comm_halves != "none" and (strategy.sp or strategy.micro_batch_size % 2):
@@ -26,8 +28,6 @@ def overlap(architecture: Architecture, strategy: Strategy) -> None:
         raise InputError("overlap_param_gather needs overlap_grad_reduce=true and a distributed optimizer (zero=1 or more)")
     if strategy.overlap_param_gather_with_optimizer_step and not (strategy.overlap_param_gather and strategy.vpp > 1 and strategy.zero < 3):
         raise InputError("overlap_param_gather_with_optimizer_step needs overlap_param_gather=true, vpp=2 or more, and zero=1 or 2")
-    if strategy.overlap_p2p_comm and strategy.vpp == 1:
-        raise InputError("overlap_p2p_comm works with interleaved stages only; give vpp=2 or more")
     exchanged = strategy.moe_token_dispatcher_type != "allgather"
     if strategy.moe_shared_expert_overlap:
         if architecture.moe is None or not architecture.moe.moe_shared_expert_intermediate_size:
