@@ -456,6 +456,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = completing.asked_words()[1:] if completing.VARIABLE in os.environ else list(sys.argv[1:] if arguments is None else arguments)
     # pydantic would go through all installed packages for plugins of its own
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # nothing here multiplies matrices, and threads that do would keep this process from being forked
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # what is imported and derived stays until the end: going through it again and again finds nothing
     gc.set_threshold(_COLLECTED_AFTER)
     # nor is there anything to find when all of it goes
