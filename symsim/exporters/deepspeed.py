@@ -19,13 +19,16 @@ _OPTIMIZERS = {
     **{"adam": "AdamW", "sgd": "SGD", "sgd_momentum": "SGD", "lion": "Lion", "lamb": "Lamb", "muon": "Muon"},
     **{"onebit_adam": "OneBitAdam", "onebit_lamb": "OneBitLamb", "zero_one_adam": "ZeroOneAdam"},
 }
+# that ZeRO takes without being told to (runtime/zero/utils.py)
+_TESTED = ("adam", "lion")
 
 
 def files(asked: "Asked") -> dict[str, str]:
     """ds.json."""
     s = asked.strategy
     made: dict[str, Any] = {
-        "train_batch_size": s.micro_batch_size * s.microbatches * s.dp,
+        # DeepSpeed counts tensor ranks as replicas, and refuses another number
+        "train_batch_size": s.micro_batch_size * s.microbatches * s.dp * s.tp,
         "train_micro_batch_size_per_gpu": s.micro_batch_size,
         "gradient_accumulation_steps": s.microbatches,
         "gradient_clipping": s.clip_grad,
@@ -37,8 +40,10 @@ def files(asked: "Asked") -> dict[str, str]:
     }
     if s.optimizer == "sgd_momentum":
         made["optimizer"]["params"]["momentum"] = 0.9
+    if s.zero and s.optimizer not in _TESTED:
+        made["zero_allow_untested_optimizer"] = True
     if s.cp > 1 and s.cp_comm_type == "a2a":
-        made["sequence_parallel_size"] = s.cp
+        made |= {"sequence_parallel_size": s.cp, "data_parallel_size": s.dp}
     if s.tp > 1:
         made["tensor_parallel"] = {"autotp_size": s.tp}
     return {"ds.json": json.dumps(made, indent=2) + "\n"}

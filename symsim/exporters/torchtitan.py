@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.exporters import torchtitan_python
+from symsim.exporters import torchtitan_python, torchtitan_refused
 from symsim.importers.torchtitan.reader import SCHEDULES, spread
 from symsim.importers.torchtitan.tables import FLAVORS
 from symsim.inputs.architecture import Architecture
@@ -41,6 +41,7 @@ def files(asked: "Asked") -> dict[str, str]:
     """train.toml, or train.py where a file in Python is asked for. InputError for a model that is no flavor of torchtitan's."""
     a, s = asked.architecture, asked.strategy
     name, flavor = _flavor(a)
+    torchtitan_refused.check(a, s, name, flavor, asked.suffix or ".toml")
     sections: dict[str, Section] = {
         "model": {
             "name": name,

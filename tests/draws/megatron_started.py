@@ -3,8 +3,7 @@
     python megatron_started.py TREE SCRIPT...
 
 Arguments and variables are read from every script and go through parse_args, validate_args and the TransformerConfig of the checkout TREE, on
-the CPU: what asks for a GPU is told of an H100, versions of packages are new enough, and kernels in Triton are stood in for. A line of JSON for
-each script: {"script", "error"}, the error empty where it starts.
+the CPU: what asks for a GPU is told of an H100, versions of packages are new enough, and kernels in Triton are stood in for.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import builtins
 import contextlib
 import importlib
 import io
-import json
 import os
 import re
 import shlex
@@ -24,6 +22,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
+
+from started import answered
 
 _NEW_ENOUGH = ("is_te_min_version", "is_torch_min_version", "is_fa_min_version", "is_flashinfer_min_version")
 _VARIABLES = ("CUDA_DEVICE_MAX_CONNECTIONS", "PYTORCH_CUDA_ALLOC_CONF")
@@ -64,7 +64,7 @@ def stand_in() -> None:
     builtins.__import__ = imported  # type: ignore[assignment]
 
 
-def started(path: Path) -> None:
+def started(path: Path) -> dict[str, Any]:
     """Raises what the validation raises."""
     variables, arguments, ranks = read(path.read_text())
     for name in _VARIABLES:
@@ -91,6 +91,7 @@ def started(path: Path) -> None:
             raise ValueError(said.getvalue().strip().splitlines()[-1]) from None
         checks.validate_args(parsed, {})
         checks.core_transformer_config_from_args(parsed)
+    return {}
 
 
 def main() -> None:
@@ -98,13 +99,7 @@ def main() -> None:
     # in place of this folder, whose megatron.py is another
     sys.path[0] = tree
     stand_in()
-    for script in scripts:
-        error = ""
-        try:
-            started(Path(script))
-        except Exception as raised:
-            error = f"{type(raised).__name__}: {raised}"
-        print(json.dumps({"script": script, "error": error}), flush=True)
+    answered(scripts, started)
 
 
 if __name__ == "__main__":

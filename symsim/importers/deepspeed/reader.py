@@ -200,8 +200,8 @@ def attention(keys: Keys, assumptions: dict[str, str]) -> None:
 def _filled(
     raw: Mapping[str, Given], arguments: Keys, strategy: Mapping[str, Any], architecture: "Architecture | None", world: int | None
 ) -> dict[str, Given]:
-    """The JSON's keys with `auto` replaced as transformers does; what it leaves alone stays."""
-    shares = int(strategy.get("tp", 1)) * int(strategy.get("cp", 1))
+    """The JSON's keys with `auto` replaced as transformers does, which counts tensor ranks as replicas; what it leaves alone stays."""
+    shares = int(strategy.get("cp", 1))
     auto: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": strategy["micro_batch_size"],
         "gradient_accumulation_steps": strategy["num_microbatches"],
@@ -239,7 +239,7 @@ def _batch(keys: Keys, options: "Options", strategy: dict[str, Any], by_argument
             if value is not None and value != strategy[option]:
                 keys.refuse(key, f"the arguments make it {strategy[option]}, and the Trainer refuses two values; 'auto' takes the arguments'")
     world = world_size(options)
-    shares = int(strategy.get("tp", 1)) * int(strategy.get("cp", 1)) * int(strategy.get("pp", 1))
+    shares = int(strategy.get("cp", 1)) * int(strategy.get("pp", 1))
     if whole is not None and world is not None and not world % shares:
         ranks = world // shares
         each, many = _third(keys, whole, ranks, each, many)

@@ -151,7 +151,9 @@ def _model(keys: Keys, options: "Options") -> "Architecture | None":
     if shipped is not None:
         keys.note("model.flavor", to=f"model {shipped}")
         keys.note("model.hf_assets_path", "no_cost_effect", why="weights and tokenizer")
-        return load_model(shipped).architecture
+        known = load_model(shipped).architecture
+        # models/qwen3_5/__init__.py: every flavor has a head of its own
+        return known.model_copy(update={"tie_word_embeddings": False}) if name == "qwen3_5" else known
     small = debug_model(name.removesuffix("_ft")) if written in DEBUG else None
     if small is not None:
         keys.note("model.flavor", to=f"model {small.name}")
