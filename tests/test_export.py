@@ -79,6 +79,8 @@ def sayable(draw: st.DrawFn, kind: str, suffix: str) -> Asked:
     if kind == "torchtitan":
         chosen = {"recompute_early_stop": "false"} if options["recompute"] != "none" else {}
         return Asked(architecture, load_strategy(_of_torchtitan(options, architecture, suffix)), assumptions=chosen)
+    if kind == "deepspeed" and options["zero"] == 0 and options["precision"] == "fp16":
+        options["grad_reduce_in_fp32"] = False
     if kind == "swift":
         options["variable_seq_lengths"] = True
     if kind in ("swift", "megatron") and options["pp"] > 1:

@@ -131,3 +131,32 @@ def test_deepspeed_is_told_both_sizes_of_its_mesh(tmp_path: Path) -> None:
 def test_zero_takes_an_optimizer_that_is_not_tested_when_told_to(optimizer: str, zero: int, told: bool, tmp_path: Path) -> None:
     made = json.loads(written("deepspeed", "llama3-8b", f"dp=4,zero={zero},optimizer={optimizer},fusion=eager", tmp_path / "ds.json")[0])
     assert made.get("zero_allow_untested_optimizer", False) is told
+
+
+@pytest.mark.parametrize(
+    "options, sentence",
+    [
+        ("zero=0", "DeepSpeed sums gradients of bf16 in fp32 without ZeRO before 0.17.6 alone"),
+        ("zero=0,grad_reduce_in_fp32=false", "DeepSpeed sums gradients of bf16 in bf16 without ZeRO since 0.17.6 alone"),
+        ("zero=1,optimizer=muon", "DeepSpeed has Muon since 0.17.6"),
+    ],
+)
+def test_what_some_versions_of_deepspeed_refuse_is_said(options: str, sentence: str, tmp_path: Path) -> None:
+    _, said = written("deepspeed", "llama3-8b", f"dp=4,fusion=eager,{options}", tmp_path / "ds.json")
+    assert sentence in said
+    _, said = written("deepspeed", "llama3-8b", "dp=4,fusion=eager,zero=1", tmp_path / "ds.json")
+    assert not [one for one in said if "0.17.6" in one]
+
+
+def test_types_that_no_deepspeed_puts_together(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not sum gradients of fp16 in fp32 without ZeRO"):
+        written("deepspeed", "llama3-8b", "dp=4,zero=0,precision=fp16,fusion=eager", tmp_path / "ds.json")
+    assert written("deepspeed", "llama3-8b", "dp=4,zero=0,precision=fp16,grad_reduce_in_fp32=false,fusion=eager", tmp_path / "ds.json")
+
+
+@pytest.mark.parametrize("zero, ratio", [(1, None), (3, 0.5)])
+def test_a_part_of_the_optimizer_goes_to_the_host_in_stage_3_alone(zero: int, ratio: float | None, tmp_path: Path) -> None:
+    options = f"dp=4,zero={zero},use_precision_aware_optimizer=true,optimizer_cpu_offload=true,optimizer_offload_fraction=0.5,fusion=eager"
+    text, said = written("deepspeed", "llama3-8b", options, tmp_path / "ds.json")
+    assert json.loads(text)["zero_optimization"]["offload_optimizer"].get("ratio") == ratio
+    assert any("cannot say optimizer_offload_fraction" in one for one in said) is (ratio is None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from symsim.errors import InputError
 from symsim.inputs.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -19,13 +20,17 @@ _OPTIMIZERS = {
     **{"adam": "AdamW", "sgd": "SGD", "sgd_momentum": "SGD", "lion": "Lion", "lamb": "Lamb", "muon": "Muon"},
     **{"onebit_adam": "OneBitAdam", "onebit_lamb": "OneBitLamb", "zero_one_adam": "ZeroOneAdam"},
 }
+# the version whose types without ZeRO are others (runtime/engine.py _do_optimizer_sanity_check)
+_CHANGED = "0.17.6"
 # that ZeRO takes without being told to (runtime/zero/utils.py)
 _TESTED = ("adam", "lion")
 
 
 def files(asked: "Asked") -> dict[str, str]:
-    """ds.json."""
+    """ds.json. InputError for types that no version puts together."""
     s = asked.strategy
+    if s.zero == 0 and s.precision == "fp16" and s.grad_reduce_in_fp32:
+        raise InputError("DeepSpeed does not sum gradients of fp16 in fp32 without ZeRO; give zero=1, or grad_reduce_in_fp32=false")
     made: dict[str, Any] = {
         # DeepSpeed counts tensor ranks as replicas, and refuses another number
         "train_batch_size": s.micro_batch_size * s.microbatches * s.dp * s.tp,
@@ -54,6 +59,11 @@ def said(asked: "Asked") -> list[str]:
     found = [f"a DeepSpeed JSON holds no model and no sequence length: the trainer is told {model.name} and {s.seq_length}"]
     if s.tp > 1 and model.moe is not None:
         found.append(f"experts with autotp_size={s.tp} are split without sequence parallelism, which is not modelled: the file is not read back")
+    if s.optimizer == "muon":
+        found.append(f"DeepSpeed has Muon since {_CHANGED}")
+    if s.zero == 0 and s.precision == "bf16":
+        runs = f"before {_CHANGED} alone" if s.grad_reduce_in_fp32 else f"since {_CHANGED} alone"
+        found.append(f"DeepSpeed sums gradients of bf16 in {'fp32' if s.grad_reduce_in_fp32 else 'bf16'} without ZeRO {runs}")
     return found
 
 
@@ -65,7 +75,7 @@ def _zero(s: Strategy, asked: "Asked") -> dict[str, Any]:
     made |= {key: getattr(s, name) for name, key in keys.items() if getattr(s, name) is not None}
     if s.optimizer_cpu_offload:
         made["offload_optimizer"] = {"device": s.optimizer_offload_device, "pin_memory": True}
-        if s.optimizer_offload_fraction < 1:
+        if s.optimizer_offload_fraction < 1 and s.zero == 3:
             made["offload_optimizer"]["ratio"] = s.optimizer_offload_fraction
     if s.offload_parameters:
         made["offload_param"] = {"device": "cpu", "pin_memory": True}

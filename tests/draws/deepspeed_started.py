@@ -2,7 +2,7 @@
 
     python deepspeed_started.py TREE FILE...
 
-A file goes through deepspeed.initialize of the checkout TREE (0.16.4, and 0.19.5), with a model of two small products, on the CPU: the ranks are of
+A file goes through deepspeed.initialize of the checkout TREE (0.16.4, and 0.19.5), with a small Llama, on the CPU: the ranks are of
 the fake backend, and optimizers that run on a GPU are stood in for by those of PyTorch. What the engine made of a file is `means`.
 """
 
@@ -37,6 +37,12 @@ def on_a_machine() -> None:
             )
 
 
+def small() -> Any:
+    models = importlib.import_module("transformers")
+    sizes = {"hidden_size": 512, "intermediate_size": 512, "num_attention_heads": 64, "num_key_value_heads": 64}
+    return models.LlamaForCausalLM(models.LlamaConfig(vocab_size=512, num_hidden_layers=1, **sizes))
+
+
 def started(path: Path) -> dict[str, Any]:
     """What the engine made of a file. Raises what it raises."""
     torch, deepspeed = importlib.import_module("torch"), importlib.import_module("deepspeed")
@@ -47,7 +53,10 @@ def started(path: Path) -> dict[str, Any]:
     os.environ["WORLD_SIZE"] = str(ranks)
     torch.distributed.init_process_group("fake", rank=0, world_size=ranks)
     deepspeed.init_distributed(dist_backend="fake", auto_mpi_discovery=False)
-    model = torch.nn.Sequential(torch.nn.Linear(64, 64, bias=False), torch.nn.Linear(64, 64, bias=False))
+    model, shared = small(), said.get("tensor_parallel", {}).get("autotp_size", 0)
+    if shared > 1:
+        # as transformers does (integrations/deepspeed.py)
+        model = deepspeed.tp_model_init(model, tp_size=shared, dtype=torch.bfloat16)
     engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=said)
     return {
         "micro_batches": engine.gradient_accumulation_steps(),
