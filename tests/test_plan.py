@@ -314,7 +314,7 @@ def test_the_command_prints_a_plan_writes_it_and_says_why_not(tmp_path: Path) ->
     [
         ("llama3-8b", "megatron", "pp=2,vpp=4,cp=1,tp=2", "train.sh"),
         ("mixtral-8x7b", "megatron", "pp=2,vpp=1,cp=1,tp=1,ep=8,moe_token_dispatcher_type=flex,recompute=full", "train.sh"),
-        ("qwen3-32b", "torchtitan", "pp=2,cp=1,tp=2", "train.toml"),
+        ("qwen3-32b", "torchtitan", "pp=2,cp=1,tp=2", "train.py"),
         ("llama3-8b", "deepspeed", "zero=3,recompute=none", "train.json"),
         ("llama3-8b", "deepspeed", "zero=1,recompute=none", "train.json"),
     ],
