@@ -303,6 +303,20 @@ def test_divided_by_a_unit() -> None:
     assert "= 34 + 5*s*a/h + A_dense_rest\n" in small and "A_dense_rest = 16/h\n" in small
 
 
+def test_small_terms_beside_what_is_of_all_stages_go_under_one_name() -> None:
+    """A sum or maximum over stages has a number, too."""
+    made = symsim.derive("llama3-8b", "pp=4,num_microbatches=8", system="h100-sxm")
+    text = made.formula("t_compute").to(drop_below="5%")
+    assert "t_compute = t_pipeline + t_compute_rest - t_bubble" in text and "t_compute_rest = -exposed_pp" in text
+    assert "t_slow = stages_max(t_stage)" in made.formula("t_slow").to(drop_below="5%")
+
+
+def test_a_sum_below_a_fraction_stands_without_brackets() -> None:
+    """Those that are as high as a fraction in it, too."""
+    assert latex(8 / (symbol("a") + symbol("b") / symbol("c"))) == r"\frac{8}{\frac{b}{c} + a}"
+    assert latex(8 / (symbol("a") + symbol("b"))) == r"\frac{8}{b + a}"
+
+
 def test_letters() -> None:
     of = result("llama3-70b").formula("F_dense_mlp_gate_up")
     assert "2*micro_batch_size*seq_length" not in of.to() and "micro_batch_size*seq_length*hidden_size*ffn_hidden_size" in of.to(symbols="megatron")
@@ -359,11 +373,15 @@ def test_parts_of_a_long_formula_are_short_and_make_it_whole(model: str, strateg
         (("llama3-8b", "A_dense", "--to", "pdf"), "--to pdf"),
         (("llama3-8b", "A_dense", "--per", "s+b"), "a product or quotient"),
         (("llama3-8b", "A_dense", "--per", "s*zz"), "no symbol 'zz'"),
+        (("llama3-8b", "A_dense", "--per", "1"), "--per '1': what is divided by 1 stays as it is"),
+        (("llama3-8b", "A_dense", "--per", "h/h"), "--per 'h/h': what is divided by 1 stays as it is"),
         (("llama3-8b", "A_dense", "--per", "s*P"), "P (learned position embeddings) has no number here; A_dense has a, b, d, f, g, h, s"),
         (("llama3-8b", "A_dense", "--per", "N"), "--per 'N': N is a definition, and a unit is of symbols, of which A_dense has a, b, d, f, g, h, s"),
         (("llama3-8b", "A_dense", "--per", "__import__('os')"), "column"),
         (("llama3-8b", "A_dense", "--given", "b = 1e400"), "a number becomes larger than 1.8e308, the largest of double precision"),
         (("llama3-8b", "A_dense", "--given", "g <> a"), "'g <> a'"),
+        (("llama3-8b", "A_dense", "--given", "h = h"), "fact 'h = h' says nothing: both sides are the same"),
+        (("llama3-8b", "A_dense", "--given", "a*d >= d*a"), "says nothing: both sides are the same"),
         (("llama3-8b", "A_dense", "--inline", "t_step"), "stands on no definition 't_step'"),
         (("llama3-8b", "A_dense", "--inline", ",,"), "names of definitions"),
         (("llama3-8b", "A_dense", "--symbols", "megatrn"), "did you mean 'megatron'"),

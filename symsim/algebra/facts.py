@@ -177,6 +177,8 @@ class _Application:
             connected |= {n for f in met for n in f.symbols}
         free = sorted(there - self.definitions.keys())
         for fact in self.facts[self.known :]:
+            if isinstance(fact.right, Expr) and fact.left == fact.right and fact.relation in ("=", "<=", ">="):
+                raise InputError(f"fact '{cut(str(fact))}' says nothing: both sides are the same")
             new = sorted(n for n in fact.symbols - there - earlier if self.domain(n) == "real")
             if new:
                 declare = f"a new symbol is declared, as '{new[0]}: positive integer'"

@@ -159,6 +159,8 @@ def _unit(text: str, formula: Formula) -> Expr:
     if without:
         have = ", ".join(sorted(formula.symbols))
         raise InputError(f"{where}: {without[0]} ({entry(without[0]).meaning}) has no number here; {formula.result.symbol} has {have}")
+    if found == ONE:
+        raise InputError(f"{where}: what is divided by 1 stays as it is; a unit is a product of symbols, such as s*b*h/t")
     if len(found.terms) != 1:
         raise InputError(f"{where}: a product or quotient of symbols is needed, such as s*b*h/t")
     return found
@@ -203,12 +205,13 @@ def _without_small(reading: Reading, share: Number) -> Reading:
     formula = reading.formula
     if formula.sizes is None:
         raise InputError(f"{formula.result.symbol} has no sizes to tell small terms by: ask a result for its formula")
-    values = numbers(formula)
     last = formula.result
-    parts = {m: abs(float(Expr({m: c}).evaluate(values))) for m, c in last.expr.terms.items()}
-    whole = abs(float(last.expr.evaluate(values)))
-    small = {m for m, size in parts.items() if size < share * whole}
-    if len(small) < 1 or len(small) == len(parts):
+    # definitions of their own, since a sum or maximum over stages has a number where it is written out
+    terms = {m: replace(last, key=Key(f"{last.symbol}_{n}", "pipeline"), expr=Expr({m: c})) for n, (m, c) in enumerate(last.expr.terms.items())}
+    values = numbers(replace(formula, definitions=(*formula.definitions[:-1], *terms.values(), last)))
+    whole = abs(float(values[last.symbol]))
+    small = {m for m, term in terms.items() if abs(float(values[term.symbol])) < share * whole}
+    if len(small) < 1 or len(small) == len(terms):
         return reading
     rest = Definition(
         Key(f"{reading.of.symbol}_rest", "pipeline"),

@@ -206,7 +206,7 @@ class _Printer:
         if whole != 1 or not (above or term.inner and not under):
             above.insert(0, grouped(whole))
         alone = len(bottom) == 1 and not over and isinstance(bottom[0][0], Call) and bottom[0][0].function == "sum" and bottom[0][1] == 1
-        return _product(above), (under[0][1:-1] if alone and self.fractions else _product(under))
+        return _product(above), (_bare(under[0]) if alone and self.fractions else _product(under))
 
     def shares(self, term: Term) -> tuple[Term, list[str]]:
         """A term without its (x - 1)/x, and these as fractions of their own."""
@@ -285,6 +285,11 @@ class _Printer:
 def _around(text: str, left: str = "(", right: str = ")") -> str:
     """In brackets, as high as a fraction or a sum inside."""
     return rf"\left{left}{text}\right{right}" if _tall(text) else left + text + right
+
+
+def _bare(text: str) -> str:
+    """Without the brackets that `_around` put."""
+    return text.removeprefix(r"\left")[1:-1].removesuffix(r"\right")
 
 
 def _tall(text: str) -> bool:
