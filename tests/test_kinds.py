@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from symsim.algebra.kinds import ORDINARY, SPELT, in_words, kind_of, spelt
+from symsim.api import python as public
 from symsim.api.result import Result, derive
 from symsim.grid.api import sweep
 from symsim.inputs.architecture import Architecture, LayerKind, Mlp
@@ -200,3 +201,13 @@ def swept_and_compiled(kind: str, path: Path) -> tuple[Any, Any]:
     base = read_base(str(path), "tp=2,pp=2,dp=2,num_microbatches=4,recompute=full", "h100-sxm", [])
     exec(compile(compile_module(base, None), "<module>", "exec"), space)
     return {c: list(v) for c, v in rows.rows.items()}, space["kernel"]()
+
+
+@pytest.mark.parametrize("model", ["kimi-linear-48b-a3b", "zamba2-7b", "gemma-3n-e2b"])
+def test_the_model_of_a_result_is_derived_again_under_the_same_names(model: str) -> None:
+    """Its kinds are spelt as names have them, and are not marked twice."""
+    first = public.derive(model)
+    again = public.derive(first.model)
+    assert first.derivation.definitions.keys() == again.derivation.definitions.keys()
+    assert public.compile(first.model) == public.compile(model)
+    assert first.architecture == load_model(model).architecture

@@ -13,6 +13,7 @@ from symsim.inputs import models, strategies, systems
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
+from symsim.inputs.trained import as_named
 
 if TYPE_CHECKING:
     from symsim.asking.answers import Answer
@@ -69,7 +70,9 @@ def derive(
     Traceback (most recent call last):
     symsim.errors.InputError: tp=3 does not divide num_attention_heads=32; valid: 1, 2, 4, 8, 16, 32
     """
-    if not isinstance(model, Architecture):
+    if isinstance(model, Architecture):
+        model = as_named(model)
+    else:
         loaded = model_of(model)
         model, strategy = loaded.architecture, strategy if strategy is not None else loaded.strategy
         system = system if system is not None else loaded.system
@@ -129,7 +132,7 @@ def compile(
 def model_of(reference: Architecture | str | os.PathLike[str] | Mapping[str, Any]) -> models.LoadedModel:
     """The model with its default strategy. InputError as `load_model`."""
     if isinstance(reference, Architecture):
-        return models.LoadedModel(reference, reference.name)
+        return models.LoadedModel(as_named(reference), reference.name)
     if isinstance(reference, Mapping):
         return models.model_of_mapping(reference)
     return models.load_model(path_of(reference, "the model"))

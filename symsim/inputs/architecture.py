@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from symsim.inputs.attention import Attention
 from symsim.inputs.layer_pattern import Part, Segment, parse_layers, refuse_deep
@@ -236,6 +236,8 @@ class Architecture(Part):
     embedding_dropout: float | None = Field(None, ge=0, lt=1, description="default: hidden_dropout")
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     modelling: str = Field("", description="Hugging Face model_type whose module code the eager profile follows")
+    # whether layer kinds are as names spell them (`symsim/algebra/kinds.py`), no more as the user named them
+    _spelt: bool = PrivateAttr(False)
 
     @field_validator("layers", mode="before")
     @classmethod

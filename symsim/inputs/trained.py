@@ -24,16 +24,19 @@ def trained(model: Architecture, mtp_num_layers: int | None, task_type: str = "c
 
 def respelt(model: Architecture) -> Architecture:
     """The architecture with its layer kinds as they are spelt in names."""
-    return _renamed(model, spelt)
+    return model if model._spelt else _renamed(model, spelt, True)
 
 
 def as_named(model: Architecture) -> Architecture:
     """The same with the names that the user gave them: a derivation starts from these."""
-    return _renamed(model, kind_of)
+    return _renamed(model, kind_of, False) if model._spelt else model
 
 
-def _renamed(model: Architecture, name: Callable[[str], str]) -> Architecture:
+def _renamed(model: Architecture, name: Callable[[str], str], spelling: bool) -> Architecture:
     if all(name(k) == k for k in model.layer_kinds):
         return model
     layers = tuple(s.model_copy(update={"kinds": tuple(map(name, s.kinds))}) for s in model.layers)
-    return model.model_copy(update={"layers": layers, "layer_kinds": {name(k): v for k, v in model.layer_kinds.items()}})
+    kinds = {name(k): v for k, v in model.layer_kinds.items()}
+    found = model.model_copy(update={"layers": layers, "layer_kinds": kinds})
+    found._spelt = spelling
+    return found

@@ -61,7 +61,7 @@ def _watching(part: Of, read: set[Path], at: Path) -> Of:
     values = {name: _inside(own[name], read, (*at, name)) for name in kind.model_fields if name in own}
     made = object.__new__(kind)
     # as pydantic copies a model: what was checked is not checked again
-    private = {"_read": read, "_at": at}
+    private = {**(part.__pydantic_private__ or {}), "_read": read, "_at": at}
     slots = (("__dict__", values), ("__pydantic_fields_set__", set(part.model_fields_set)), ("__pydantic_extra__", None))
     for name, value in (*slots, ("__pydantic_private__", private)):
         object.__setattr__(made, name, value)
