@@ -135,6 +135,8 @@ def test_version():
         (["eval", "x", "-s"], "requires an argument"),
         (["list", "model"], "there is no list of 'model': did you mean 'models'?"),
         (["eval", "nosuchmodel"], "no model or file is named 'nosuchmodel'"),
+        (["formula", "bare-gpt", "F_dense"], "bare-gpt is a model of 'symsim audit' alone; its file is one for every command: "),
+        (["eval", "llama3-8b", "-y", "ideal"], "ideal is a system of 'symsim audit' alone; its file is one for every command: "),
         (["eval", ""], "MODEL is empty"),
         (["eval", "absent.yaml"], "absent.yaml: no such file"),
         (["eval", "absent.json"], "absent.json: no such file"),

@@ -17,7 +17,7 @@ from symsim.inputs.assumptions import resolve
 from symsim.inputs.hub import downloaded_config, is_hub_id, shipped_model
 from symsim.inputs.layer_pattern import format_layers
 from symsim.inputs.reading import format_yaml, from_validation_error, read_json, read_yaml
-from symsim.inputs.shipped import list_models, models_directory
+from symsim.inputs.shipped import for_claims, list_models, models_directory
 from symsim.inputs.validation import validate
 
 # the files of a directory that `symsim import` writes
@@ -56,6 +56,8 @@ def load_model(reference: str) -> LoadedModel:
         return _of_hub(reference)
     if not reference.strip():
         raise InputError("MODEL is empty; name a model ('symsim list models'), a YAML file or a config.json")
+    if (own := for_claims("models", reference)) is not None:
+        raise InputError(f"{reference} is a model of 'symsim audit' alone; its file is one for every command: {own}")
     page = re.fullmatch(r"https?://(?:www\.)?huggingface\.co/([\w.-]+/[\w.-]+).*", reference)
     hint = f"nothing is downloaded; {page[1]} is its id" if page else nearest(reference, names, "'symsim list models' has them")
     raise InputError(f"no model or file is named '{reference}': {hint}")

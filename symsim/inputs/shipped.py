@@ -16,6 +16,12 @@ def derivations_directory() -> Path:
     return _shipped("derivations")
 
 
+def for_claims(folder: str, name: str) -> Path | None:
+    """The file of a model ('models') or a system ('systems') that is there for claims of the audit, if one has this name."""
+    found = derivations_directory() / folder / f"{name}.yaml"
+    return found if found.stem == name and found.is_file() else None
+
+
 @cache
 def _shipped(name: str) -> Path:
     package = Path(__file__).resolve().parents[1]

@@ -13,7 +13,7 @@ from symsim.algebra.grammar import parse_value
 from symsim.errors import InputError, cut, nearest, printable
 from symsim.inputs.known import Known
 from symsim.inputs.reading import Document, format_yaml, read_yaml
-from symsim.inputs.shipped import list_systems, models_directory
+from symsim.inputs.shipped import for_claims, list_systems, models_directory
 from symsim.inputs.system import System
 from symsim.inputs.validation import validate
 
@@ -42,6 +42,8 @@ def _read(reference: str) -> tuple[Document, System]:
         raise InputError(f"{reference}: a system file ends in .yaml or .yml")
     elif not reference.strip():
         raise InputError("SYSTEM is empty; name a system ('symsim list systems') or a YAML file")
+    elif (own := for_claims("systems", reference)) is not None:
+        raise InputError(f"{reference} is a system of 'symsim audit' alone; its file is one for every command: {own}")
     else:
         hint = nearest(reference, names, "'symsim list systems' has them")
         raise InputError(f"no system or file is named '{cut(reference)}': {hint}")
