@@ -370,6 +370,25 @@ def evaluates(case: tuple[str, str, str | None], name: str, text: str) -> bool:
     return True
 
 
+def test_tiers_of_a_page_fit_around_one_another_as_eval_asks() -> None:
+    """A socket of more ranks than half of its node is refused where each alone can be moved."""
+    there = symsim.derive("llama2-13b", "dp=16,zero=2,num_microbatches=2", system="a100-pcie-80")
+    inputs = inputs_of(unroll(there, None).arguments, there.system)
+    (rules,) = rules_of([there], inputs)
+    base = {k: int(one.base) for k, one in enumerate(inputs) if one.values}
+    first, second = (next(k for k in base if inputs[k].name == name) for name in ("R_1", "R_2"))
+    refused = 0
+    for inner, outer in product(inputs[first].values, inputs[second].values):
+        said = refusal(inputs, rules, base | {first: inner, second: outer})
+        try:
+            symsim.derive("llama2-13b", there.strategy, system="a100-pcie-80", overrides={"R_1": inner, "R_2": outer})
+            assert said == ""
+        except InputError as error:
+            refused += 1
+            assert said and said in str(error)
+    assert 0 < refused < len(inputs[first].values) * len(inputs[second].values)
+
+
 def test_values_that_nothing_allows_are_not_offered() -> None:
     inputs = inputs_on(CASES[1])
     left = {one.name: one.values for one in only_possible(inputs, rules_of([result_of(CASES[1])], inputs)[0])}

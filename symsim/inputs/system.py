@@ -29,6 +29,12 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True)
 
 
+def unfit(tier: str, ranks: int, inner: int) -> str:
+    """Why a tier cannot join so many ranks around one that joins `inner` (1 where none does), or nothing."""
+    fits = ranks % inner == 0 and ranks != inner
+    return "" if fits else f"{tier} joins {ranks} ranks; twice the tier inside it ({inner}), or a larger multiple, is needed"
+
+
 def _misfit(path: KeyPath, reason: str) -> ValidationError:
     """What is wrong about a key, with its path, so that the reader can name its line."""
     error = PydanticCustomError("value_error", "{error}", {"error": reason})
@@ -166,8 +172,7 @@ class System(Part):
                 if position != len(self.network) - 1:
                     raise _misfit(("network", position, "ranks"), f"{tier.name} joins all ranks, so no tier can follow it")
                 continue
-            if tier.ranks % inner or tier.ranks == inner:
-                reason = f"{tier.name} joins {tier.ranks} ranks; twice the tier inside it ({inner}), or a larger multiple, is needed"
+            if reason := unfit(tier.name, tier.ranks, inner):
                 raise _misfit(("network", position, "ranks"), reason)
             inner = tier.ranks
         for path, known in quantities(self):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from symsim.evaluation.numbers import Evaluation
 from symsim.grid.names import field_of
 from symsim.grid.tabulate import Tables
 from symsim.inputs.deciding import deciding
+from symsim.inputs.system import System, unfit
 from symsim.lowering.checks import RULES
 from symsim.page.inputs import Input
 
@@ -49,8 +51,25 @@ def rules_of(every: Sequence[Evaluation], inputs: Sequence[Input]) -> list[list[
     for result in every:
         fields = _fields(result, inputs, arrays)
         asked = (tables.of(key, function, fields) for key, function in _functions(result))
-        found.append([rule for rule in (_rule(said, inputs, moved) for said in asked) if rule is not None])
+        rules = (*(_rule(said, inputs, moved) for said in asked), *_tiers(result.system, inputs))
+        found.append([rule for rule in rules if rule is not None])
     return found
+
+
+def _tiers(system: System | None, inputs: Sequence[Input]) -> Iterator[Rule | None]:
+    """What a tier joins beside what the one inside it does, as a system is read."""
+    places = {one.name: k for k, one in enumerate(inputs) if one.values}
+    inner: tuple[str, int] = ("", 1)
+    for number, tier in enumerate(system.network if system is not None else (), 1):
+        if tier.ranks == "all":
+            return
+        outer = (f"R_{number}", tier.ranks)
+        moved = [places[name] for name, _ in (inner, outer) if name in places]
+        values = [inputs[places[name]].values if name in places else (ranks,) for name, ranks in (inner, outer)]
+        if moved:
+            said = [unfit(tier.name, ranks, inside) for inside, ranks in product(*values)]
+            yield _rule(np.array(said).reshape([len(inputs[k].values) for k in moved]), inputs, moved)
+        inner = outer
 
 
 def only_possible(inputs: Sequence[Input], rules: Sequence[Rule]) -> list[Input]:
