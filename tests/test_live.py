@@ -389,6 +389,26 @@ def test_tiers_of_a_page_fit_around_one_another_as_eval_asks() -> None:
     assert 0 < refused < len(inputs[first].values) * len(inputs[second].values)
 
 
+def test_both_levels_of_context_parallelism_keep_to_the_rules_of_eval() -> None:
+    """Heads are split over the ranks of the inner one."""
+    given = "tp=4,sp=true,cp=4,pp=4,seq_length=65536,num_microbatches=4,cp_comm_type=a2a+p2p,hierarchical_context_parallel_sizes=2+2"
+    there = symsim.derive("qwen2.5-72b", given, system="gb200-nvl72")
+    inputs = inputs_of(unroll(there, None).arguments, there.system)
+    (rules,) = rules_of([there], inputs)
+    base = {k: int(one.base) for k, one in enumerate(inputs) if one.values}
+    inner, outer = (next(k for k in base if inputs[k].name == name) for name in ("cp_a2a", "cp_p2p"))
+    refused = 0
+    for a, p in product(inputs[inner].values, inputs[outer].values):
+        said = refusal(inputs, rules, base | {inner: a, outer: p})
+        try:
+            check(there.model, there.strategy.model_copy(update={"cp": a * p, "hierarchical_context_parallel_sizes": (a, p)}))
+            assert said == ""
+        except InputError as error:
+            refused += 1
+            assert said == str(error)
+    assert 0 < refused < len(inputs[inner].values) * len(inputs[outer].values)
+
+
 def test_values_that_nothing_allows_are_not_offered() -> None:
     inputs = inputs_on(CASES[1])
     left = {one.name: one.values for one in only_possible(inputs, rules_of([result_of(CASES[1])], inputs)[0])}

@@ -75,7 +75,7 @@ def tabulate(function: Callable[[Any], Any], fields: Mapping[str, Any], seen: se
     while True:
         varying = sorted(n for n in read if isinstance(fields[n], np.ndarray))
         if not varying:
-            watched = Watched({n: v.reshape(-1)[0].item() if isinstance(v, np.ndarray) else v for n, v in fields.items()})
+            watched = Watched({n: v.item(0) if isinstance(v, np.ndarray) else v for n, v in fields.items()})
             result = function(watched)
             seen |= watched.read
             if all(not isinstance(fields[n], np.ndarray) for n in watched.read):
@@ -96,7 +96,7 @@ def tabulate(function: Callable[[Any], Any], fields: Mapping[str, Any], seen: se
         if len(first) > _MOST_ASKED:
             raise InputError(f"{', '.join(varying)} take {len(first):,} different values together, too many to check (at most {_MOST_ASKED:,})")
         made, missed, heard = [], set[str](), set(read)
-        values = {n: v.reshape(-1)[0].item() if isinstance(v, np.ndarray) else v for n, v in fields.items()}
+        values = {n: v.item(0) if isinstance(v, np.ndarray) else v for n, v in fields.items()}
         watched = Watched(values)
         for at in zip(*(a.reshape(-1)[first].tolist() for a in arrays)):
             values.update(zip(varying, at))

@@ -89,10 +89,21 @@ def _fields(result: Evaluation, inputs: Sequence[Input], arrays: Mapping[int, Ar
     strategy = result.strategy
     fields: dict[str, Any] = {name: getattr(strategy, name) for name in type(strategy).model_fields}
     fields |= {name: array for k, array in arrays.items() if (name := field_of(inputs[k].name)) in fields}
+    fields |= _levels(result, {inputs[k].name: array for k, array in arrays.items()})
     if any(one.name == "m" for one in inputs):
         # the page's micro-batches are what is given
         fields["global_batch_size"] = None
     return fields
+
+
+def _levels(result: Evaluation, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Of context parallelism in two levels, each of which is moved by itself, the fields that hold both."""
+    sizes = result.strategy.hierarchical_context_parallel_sizes
+    if sizes is None or not arrays.keys() & {"cp_a2a", "cp_p2p"}:
+        return {}
+    inner, outer = (arrays.get(name, np.array(size)) for name, size in zip(("cp_a2a", "cp_p2p"), sizes))
+    pairs = np.frompyfunc(lambda inside, outside: (int(inside), int(outside)), 2, 1)(inner, outer)
+    return {"hierarchical_context_parallel_sizes": pairs, "cp": inner * outer}
 
 
 def _functions(result: Evaluation) -> Iterator[tuple[Hashable, Callable[[Any], str]]]:
