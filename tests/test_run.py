@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -184,6 +185,46 @@ def test_json_adds_up() -> None:
     assert told["days_between"][0] < told["days"] < told["days_between"][1]
     assert json.loads(in_process.run("eval", *ASKED, "--set", "steps=5000", "--json").stdout)["run"]["steps"] == 5000
     assert "run" not in json.loads(in_process.run("eval", *ASKED, "--json").stdout)
+
+
+def test_a_grid_refuses_what_a_run_refuses() -> None:
+    several = {
+        "tokens": ("dp=2,num_microbatches=4", {"mtbf": [30, 200, 2000, 20000, 200000], "t_save": [60, 3000, 50000], "jitter": [0, 5]}),
+        "days": ("num_microbatches=400", {"days": [0.00001, 0.0002, 0.01, 1], "B_save": [10**6, 10**9], "dp": [1, 64]}),
+    }
+    for length, (fixed, axes) in several.items():
+        given = {"tokens": "20B"} if length == "tokens" else {}
+        found = sweep(MODEL, axes, fixed, SYSTEM, columns="run.days", overrides=given)
+        rows = {tuple(point): days for *point, days in zip(*(found.rows[n].tolist() for n in (*axes, "run.days")))}
+        for point in itertools.product(*axes.values()):
+            own = dict(zip(axes, point))
+            degrees = f"{fixed},dp={own.pop('dp')}" if "dp" in own else fixed
+            try:
+                days = run(MODEL, degrees, SYSTEM, overrides={**given, **own}).days
+            except InputError:
+                assert point not in rows, point
+            else:
+                assert rows.pop(point) == pytest.approx(days, rel=1e-12), point
+        assert not rows
+        assert found.refused["run"] == math.prod(map(len, axes.values())) - len(found) > 0
+        best = sweep(MODEL, axes, fixed, SYSTEM, by="run.days", top=1000, overrides=given)
+        assert (len(best), best.refused) == (len(found), found.refused)
+    said = in_process.run("sweep", *ASKED, "--axis", "mtbf=10,20,1e5", "--set", "tokens=1T", "--columns", "run.days").stderr
+    assert "3 configurations, 1 can run" in said and "2 refused by run, one of them: the ranks fail every" in said
+    none = in_process.run("sweep", *ASKED, "--axis", "mtbf=10,20", "--set", "tokens=1T", "--columns", "run.days")
+    assert none.returncode == 2 and "none of the 2 configurations can run; of one of them: the ranks fail every" in none.stderr
+
+
+def test_a_number_of_a_run_is_asked_in_its_units_and_no_further_than_a_run_goes() -> None:
+    asked = [*ASKED, "--set", "tokens=1T", "--set", "t_save=1 h"]
+    along = in_process.run("ask", *asked, "run.days over mtbf=1:1000:*10 h", "run.carbon over carbon=0.1,0.2 kg/kWh").stdout
+    assert "3600 s            -" in along and "0.1 kg/kWh" in along
+    assert "3600 s: there are" in along
+    days = made(tokens="1T", t_save="1 h", mtbf="1000 h").days
+    assert f"{days:.4g} d" in along
+    said = in_process.run("ask", *asked, "smallest mtbf=1:1000 h where run.days <= 1e9").stderr
+    assert "mtbf=1:1000 h': there are" in said and "more than the formulas of a run are good for" in said
+    assert "valid names: d, days, h, min" in in_process.run("ask", *asked, "run.days over mtbf=1,2 parsec").stderr
 
 
 def test_sweep_has_the_run() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -22,6 +22,7 @@ from symsim.asking.symbols import named_symbol, settings_symbols
 from symsim.errors import InputError, cut, nearest
 from symsim.evaluation.evaluated import check_imbalance, evaluated
 from symsim.evaluation.numbers import Evaluation
+from symsim.evaluation.run import run_of
 from symsim.grid.names import field_of, largest
 from symsim.inputs.deciding import DEGREES
 from symsim.inputs.limits import LARGEST_SIZE
@@ -158,6 +159,8 @@ class Moving:
                 settings_of({self.name: Fraction(exactly(value))})
                 if self.name in FREE_SYMBOLS:
                     check_imbalance(self.result.model, self.result.strategy, exactly(value))
+                else:
+                    run_of(replace(self.result, overrides={**self.result.overrides, self.name: exactly(value)}))
         except InputError as error:
             return str(error)
         return ""

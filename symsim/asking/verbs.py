@@ -19,10 +19,12 @@ from symsim.asking.subject import Subject, subject
 from symsim.asking.truth import Comparison, Condition, Truth, condition, one_by_one, truth, value_at
 from symsim.errors import InputError, cut, in_doubles, nearest
 from symsim.evaluation.numbers import Evaluation
+from symsim.evaluation.run import run_of
 from symsim.grid.axes import Axis, parse_axis
 from symsim.grid.conditions import parse_quantity
 from symsim.grid.units import same
 from symsim.inputs.known import BASE, EXAMPLES, UNITS
+from symsim.inputs.run import RUN, asks_run, read_run_number
 
 # characters of a formula that is still read
 _LONGEST = 400
@@ -344,6 +346,8 @@ def along(result: Evaluation, names: str | Iterable[str], over: str) -> Along:
         try:
             if one.whole and (value != int(value) or value < one.least):
                 raise InputError(f"{one.name} is an integer from {one.least} up")
+            if asks_run(result.overrides):
+                run_of(one.at(value))
             rows.append(Row(value, tuple(value_at(one, s, value) for s in asked)))
         except InputError as error:
             rows.append(Row(value, (), str(error)))
@@ -362,6 +366,9 @@ def _number(one: Moving, value: object) -> Number:
     """A value of an axis in base units."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise InputError(f"{one.name} is a number, and {cut(str(value))} is none")
+    if one.name in RUN:
+        # with its own units: hours, kg/kWh
+        return read_run_number(one.name, value, "")
     word = str(value).strip().partition(" ")[2].strip()
     if word[:1].isalpha() and word not in UNITS:
         own = [unit for unit, (kind, _) in UNITS.items() if BASE[kind] == one.unit]

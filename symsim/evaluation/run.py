@@ -15,9 +15,9 @@ from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.run import LENGTHS, asks_run, in_use
 
 # a run of a day then takes three years
-_LEAST_WORKING = 1e-3
+LEAST_WORKING = 1e-3
 # by how much the formulas' series (symsim/cost/run.py) may make the share of useful time too large
-_SERIES = 0.01
+SERIES = 0.01
 _OPTIONAL = {"cost": "cost_usd", "energy": "energy_mwh", "carbon": "co2_kg"}
 
 
@@ -104,7 +104,7 @@ def run_of(at: Evaluation, start: date | None = None) -> Run | None:
         return None
     made = Run(at, start)
     known = made.numbers
-    if known["working"] < _LEAST_WORKING:
+    if known["working"] < LEAST_WORKING:
         between, lost = known["between"], known["lost"]
         raise InputError(f"the ranks fail every {between:.4g} s and a failure costs {lost:.4g} s, so that the run never ends: see mtbf, t_save")
     if (failures := _failures_beyond(known)) is not None:
@@ -123,7 +123,7 @@ def _failures_beyond(known: dict[str, float]) -> str | None:
     exact = known["interval"] / known["between"] * math.exp(-restart) / math.expm1(interval)
     return (
         None
-        if known["working"] <= (1 + _SERIES) * exact
+        if known["working"] <= (1 + SERIES) * exact
         else f"there are {interval:.3g} failures in an interval and its checkpoint, and {restart:.3g} in a restart"
     )
 

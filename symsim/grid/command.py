@@ -293,7 +293,7 @@ def _metadata(base: Base, axes: Sequence[str], options: Options) -> dict[str, st
 
 
 def _summary(made: Sweep, found: Answer, options: Options, seconds: float, *, as_json: bool = False) -> None:
-    points, running = made.space.points, made.running
+    points, running = made.space.points, made.running - made.refused_runs.points
     derivations = made.derivations
     _say(f"{points:,} configurations, {running:,} can run, {derivations} derivation{'s' if derivations > 1 else ''}, {seconds:.1f} s")
     if made.found is not None:

@@ -13,6 +13,7 @@ from symsim.errors import InputError, nearest, printable
 from symsim.evaluation.quantities import EXPOSED, QUANTITIES, default_columns, refuse_unknown
 from symsim.grid.conditions import FITS, Node, evaluate, names, parse_condition, parse_quantity, show
 from symsim.grid.names import MACHINE, RANKS, field_of
+from symsim.grid.of_run import has_run
 from symsim.grid.reported import Reported
 from symsim.grid.symbols import Symbols
 from symsim.grid.units import spelt, unit_of
@@ -122,8 +123,10 @@ def objective(question: Question, reported: Reported, at: int = 0) -> Value:
 
 
 def wanted(question: Question, reported: Reported) -> Value:
-    """True where a point can run and meets every condition."""
-    found = reported.runs()
+    """True where a point can run, also as many steps as are asked for, and meets every condition."""
+    found, of_run = reported.runs(), has_run(reported)
+    if of_run is not None:
+        found = reported.program.apply("and", found, of_run)
     for node in question.where:
         found = reported.program.apply("and", found, lower(node, reported, "--where"))
     return found

@@ -15,6 +15,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from symsim.grid.collection import no_collection
 from symsim.grid.family import Array, Family, families
 from symsim.grid.group import Group, grouped
 from symsim.grid.question import Question, check_names, is_text, shown
-from symsim.grid.refused import Refused, refused
+from symsim.grid.refused import Refused, refused, refused_runs
 from symsim.grid.reported import Reported
 from symsim.grid.rows import Column
 from symsim.grid.space import Space
@@ -119,6 +120,8 @@ class Sweep:
             self.found = self._searched(progress)
             if self.found is None:
                 self._derive(progress)
+            if self.alone and self.refused_runs.points == self.running:
+                raise InputError(f"none of the {self.space.points} configurations can run; of one of them: {self.refused_runs.why}")
         self.parts = [task for index in range(len(self.groups)) for task in self._tasks(index)]
 
     def _derive(self, progress: Progress) -> None:
@@ -151,7 +154,14 @@ class Sweep:
 
     def refused(self) -> list[Refused]:
         """Why the others cannot, rule by rule."""
-        return refused(self._families, self._impossible) if self.running < self.space.points else []
+        found = refused(self._families, self._impossible) if self.running < self.space.points else []
+        runs = [self.refused_runs] if self.refused_runs.points else []
+        return sorted([*found, *runs], key=lambda r: -r.points)
+
+    @cached_property
+    def refused_runs(self) -> Refused:
+        """Of `running` points those that `symsim run` refuses; of a search by bounds, which does not look at all, none is counted."""
+        return refused_runs([g for index, g in enumerate(self.groups) if not self._by_bounds(index)], self.space.sizes)
 
     @property
     def key(self) -> str:

@@ -86,8 +86,9 @@ RUN: dict[str, RunNumber] = {
 }
 
 
-def read_run_number(name: str, given: Any) -> Fraction:
-    """A number of a run from text such as '10 min', '15T' or '2%', or in base units (second, byte/s). InputError for what it cannot be."""
+def read_run_number(name: str, given: Any, said: str = "--set ") -> Fraction:
+    """A number of a run from text such as '10 min', '15T' or '2%', or in base units (second, byte/s). InputError for what it cannot be,
+    which begins as `said`."""
     row = RUN[name]
     units = _KINDS[row.kind]
     if isinstance(given, Fraction):
@@ -97,13 +98,13 @@ def read_run_number(name: str, given: Any) -> Fraction:
         unit = found[2] if found else ""
         if found is None or unit and unit not in units:
             hint = f": {nearest(unit, list(units))}" if found is not None and units else ""
-            raise InputError(f"--set {name}={cut(str(given), 40)} is not read; it is given as {row.example}{hint}")
+            raise InputError(f"{said}{name}={cut(str(given), 40)} is not read; it is given as {row.example}{hint}")
         value = Fraction(found[1]) * (units[unit] if unit else 1)
     if row.whole and value.denominator != 1:
-        raise InputError(f"--set {name}={cut(str(given), 40)}: a whole number is needed, such as {row.example}")
+        raise InputError(f"{said}{name}={cut(str(given), 40)}: a whole number is needed, such as {row.example}")
     if not row.least <= value <= row.most:
         least = f"{float(row.least):g}" if row.least else "0"
-        raise InputError(f"--set {name}={cut(str(given), 40)}: it lies between {least} and {float(row.most):g}, such as {row.example}")
+        raise InputError(f"{said}{name}={cut(str(given), 40)}: it lies between {least} and {float(row.most):g}, such as {row.example}")
     return value
 
 

@@ -24,6 +24,7 @@ from symsim.grid.names import RANKS, field_of, is_number
 from symsim.grid.question import Question
 from symsim.grid.space import Space
 from symsim.grid.stored import Memories
+from symsim.inputs.run import asks_run
 from symsim.inputs.strategy import Strategy
 from symsim.planning.found import Found
 from symsim.planning.frameworks import Choice
@@ -59,7 +60,7 @@ class Best:
 
 def searchable(space: Space, question: Question) -> bool:
     """Whether a sweep qualifies."""
-    if question.top is None or space.points < _FEWEST_POINTS * question.top:
+    if question.top is None or space.points < _FEWEST_POINTS * question.top or asks_run(space.base.symbols):
         return False
     wanted = [str(node.value) for node in question.objectives if node.kind == "name"]
     parts = {column.place.part for column in space.columns.values()}
