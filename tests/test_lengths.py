@@ -497,6 +497,47 @@ def test_rows_cut_the_documents_of_a_stream(tmp_path: Path) -> None:
     assert longer is not None and max(longer.counted)[0] == 4096 and float(longer.mean) > 3900
 
 
+def test_rows_that_are_cut_differ_as_whole_rows_do(tmp_path: Path) -> None:
+    """Variance and skewness of a row's squared pieces, over every place of a stream at which a row may begin; ends count half."""
+    row = 4000
+    for lengths in ([1500], [500, 2600], [30, 7000]):
+        found, weights = [], []
+        for first in lengths:
+            for gone in range(0, first + 1, 10):
+                share = (0.5 if gone in (0, first) else 1) * 10 / sum(lengths)
+                for work, chance in _rows_begun(first - gone, row, lengths):
+                    found.append(work)
+                    weights.append(share * chance)
+        works, shares = np.array(found, dtype=float), np.array(weights)
+        assert shares.sum() == pytest.approx(1)
+        mean = shares @ works
+        variance = shares @ (works - mean) ** 2
+        written(tmp_path / "a.json", lengths)
+        cut = documents(load_strategy({"seq_length": row, "document_lengths": f"cut:@{tmp_path / 'a.json'}"}))
+        assert cut is not None
+        each = row / float(cut.mean)
+        assert float(cut.further) == pytest.approx(variance / mean**2 * each, rel=1e-5)
+        assert float(cut.skews[0]) == pytest.approx(shares @ (works - mean) ** 3 / variance**1.5 * each**0.5, abs=1e-5)
+
+
+def _rows_begun(first: int, row: int, lengths: list[int]) -> list[tuple[int, float]]:
+    """The work of all rows that begin with so many tokens of a document, each with its chance."""
+    known: dict[int, dict[int, float]] = {0: {0: 1.0}}
+
+    def of(left: int) -> dict[int, float]:
+        if left not in known:
+            made: dict[int, float] = {}
+            for u in lengths:
+                piece = min(u, left)
+                for work, chance in of(left - piece).items():
+                    made[work + piece**2] = made.get(work + piece**2, 0) + chance / len(lengths)
+            known[left] = made
+        return known[left]
+
+    piece = min(first, row)
+    return [(work + piece**2, chance) for work, chance in of(row - piece).items()]
+
+
 def test_a_lognormal_distribution_is_cut_at_the_ends_of_rows() -> None:
     """Keys in the reach of a token, exact: E[min(u, s)^2 (s - min(u, s) / 3) + (u - s)+ s^2] / (s E[u])."""
     for text, row in (("1680+0.5", 4096), ("3000+2", 8192)):

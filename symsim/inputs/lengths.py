@@ -18,6 +18,7 @@ from functools import lru_cache
 
 from symsim.algebra.expr import Number
 from symsim.errors import InputError, cut
+from symsim.inputs.cut_rows import PARTS, work_of_rows
 from symsim.inputs.reading import read_text
 from symsim.inputs.strategy import Strategy
 
@@ -29,6 +30,8 @@ _TOKEN = re.compile(r'[^\s,\[\]{}:"]+')
 _FORMS = "document_lengths takes a length (1500), lognormal:MEAN+CV (lognormal:1500+0.8) or @FILE, cut: before it where rows cut them"
 _CUT = "cut:"
 LONGEST_CUT = 2**22
+# of rows of more pieces their ends do not matter
+_MOST_PIECES = PARTS / 4
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def _given(text: str) -> Lengths:
 @lru_cache(maxsize=16)
 def _cut(text: str, stamp: tuple[int, int], row: int) -> Lengths:
     """What rows of so many tokens hold of documents that lie anywhere in them. Of the row places at which a document of u tokens may begin in a
-    row, |row - u| + 1 leave a piece of min(u, row) tokens, and two each shorter one."""
+    row, |row - u| + 1 leave a piece of min(u, row) tokens, and two each shorter one; how much rows differ is that of whole rows."""
     whole = _given(text)
     if row > LONGEST_CUT:
         raise InputError(f"document_lengths={cut(text, 60)}: is cut for rows of at most {LONGEST_CUT:,} tokens, not of seq_length={row:,}")
@@ -108,6 +111,11 @@ def _cut(text: str, stamp: tuple[int, int], row: int) -> Lengths:
         pieces[v] += 2 * above
         above += left.get(v, 0)
     found = of_counts(tuple(sorted((v, n) for v, n in pieces.items() if n > 0)))
+    if row < float(found.mean) * _MOST_PIECES:
+        variance, skewness = work_of_rows(counted, row)
+        each = row / float(found.mean)
+        skew = Fraction(skewness * each**0.5).limit_denominator(10**6)
+        found = replace(found, further=Fraction(variance * each).limit_denominator(10**6), skews=(skew, *found.skews[1:]))
     if whole.counted or not whole.varied:
         return found
     mean, spread, further = (Fraction(value).limit_denominator(10**6) for value in (found.mean, found.spread, found.further))
