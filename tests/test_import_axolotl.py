@@ -229,11 +229,17 @@ def test_every_name_has_a_row(tmp_path: Path, key: str) -> None:
         ({"auto_find_batch_size": True}, "give false, and the size that it found"),
         ({"optimizer": "adamw_torch_fuse"}, "did you mean 'adamw_torch_fused'"),
         ({"batch_size": 7, "micro_batch_size": 2}, "a multiple of micro_batch_size, 2"),
+        ({"adapter": "dora"}, "adapter is dora; it should be lora with peft_use_dora: true"),
     ],
 )
 def test_what_cannot_be(tmp_path: Path, data: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         job(tmp_path, data)
+
+
+def test_what_is_read_twice_says_what_is_missing(tmp_path: Path) -> None:
+    found = rows(job(tmp_path, {"adapter": "llama-adapter", "lora_r": 8}))["adapter"]
+    assert (found.fate, found.why) == ("not_modelled", "llama-adapter is timed as LoRA, whose products are others")
 
 
 def test_keys_of_older_files(tmp_path: Path) -> None:

@@ -143,6 +143,8 @@ def test_every_name_has_a_row(tmp_path: Path, key: str) -> None:
     [
         ({"cutof_len": 4096}, "has no key 'cutof_len': did you mean 'cutoff_len'"),
         ({"finetuning_type": "ful"}, "one of full, lora, oft, freeze .did you mean 'full'"),
+        ({"finetuning_type": "dora"}, "finetuning_type is dora; it should be lora with use_dora: true"),
+        ({"finetuning_type": "qlora"}, "finetuning_type is qlora; it should be lora with quantization_bit: 4"),
         ({"tensor_model_parallel_size": 3}, "tp=3 does not divide num_attention_heads=32"),
     ],
 )

@@ -367,6 +367,10 @@ def test_layers_that_are_drawn_are_as_many() -> None:
 def test_adapters_of_another_kind_and_none() -> None:
     full = rows(job("megatron sft --model Qwen/Qwen3-8B --lora_rank 8"))
     assert full["lora_rank"].fate == "no_cost_effect" and "tuner_type" not in full
+    for kind, said in (("dora", "lora with use_dora true"), ("qlora", "lora with quant_method bnb and quant_bits 4")):
+        assert f"tuner_type is {kind}; it should be {said}" in told(f"swift sft --tuner_type {kind} --model Qwen/Qwen3-8B")
+    layers = rows(job("swift sft --tuner_type llamapro --model Qwen/Qwen3-8B"))["tuner_type"]
+    assert layers.fate == "not_modelled" and "trains whole layers" in layers.why
 
 
 def test_towers_are_said_to_be_another_workload() -> None:

@@ -18,7 +18,7 @@ from symsim.inputs.models import load_model
 from symsim.inputs.reading import read_yaml
 from symsim.inputs.settings import split_settings
 from symsim.inputs.shipped import list_models, list_systems
-from symsim.inputs.spellings import ALIASES, ELSEWHERE, TOPICS
+from symsim.inputs.spellings import ALIASES, ELSEWHERE, TOPICS, VALUES
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system
@@ -142,6 +142,15 @@ def test_what_is_near(given: str, valid: list[str], found: list[str]):
 def test_options_of_others_lead_to_ours(given: str, meant: str):
     with pytest.raises(InputError, match=f"unknown key '{given}': did you mean '{meant}'"):
         load_strategy(f"{given}=1", {})
+
+
+def test_a_method_that_is_several_options_is_told_by_them():
+    assert of_strategy("tuner_type=dora").endswith("valid: full, lora or oft (DoRA is tuner_type=lora,use_dora=true)")
+    assert of_strategy("tuner_type=QLoRA").endswith("(QLoRA is tuner_type=lora,quantize_base=nf4_double)")
+    assert of_strategy("tuner_type=lorra").endswith("(did you mean 'lora'?)")
+    for name, value in VALUES:
+        told = VALUES[name, value].rpartition(" ")[2]
+        assert load_strategy(told) != load_strategy("tuner_type=lora") and value not in str(Strategy.model_fields[name].annotation)
 
 
 def test_every_name_of_the_tables_is_there():

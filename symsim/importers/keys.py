@@ -107,7 +107,7 @@ class Keys:
         number = self._number(key)
         if number != int(number) or not least <= number <= _LARGEST:
             raise self.wrong(key, f"a whole number from {least} up" if number <= _LARGEST else f"at most 10^{len(str(_LARGEST)) - 1}")
-        self.note(key, to=to, why=why)
+        self._read(key, to, why)
         return int(number)
 
     def number(self, key: str, default: Any = None, *, to: str = "", why: str = "") -> Any:
@@ -115,7 +115,7 @@ class Keys:
         if not self.has(key):
             return default
         value = self._number(key)
-        self.note(key, to=to, why=why)
+        self._read(key, to, why)
         return value
 
     def flag(self, key: str, default: Any = None, *, to: str = "", why: str = "") -> Any:
@@ -127,7 +127,7 @@ class Keys:
         if text not in (*_SPELT_TRUE, *_SPELT_FALSE):
             raise self.wrong(key, "true or false")
         on = text in _SPELT_TRUE
-        self.note(key, to=to, why=why if on else "")
+        self._read(key, to, why if on else "")
         return on
 
     def choice(self, key: str, choices: Mapping[str, Any], default: Any = None, *, to: str = "", why: str = "") -> Any:
@@ -138,7 +138,7 @@ class Keys:
         if text not in choices:
             hint = nearest(text, list(choices), "")
             raise self.wrong(key, f"one of {', '.join(choices)}{f' ({hint})' if hint else ''}")
-        self.note(key, to=to, why=why)
+        self._read(key, to, why)
         return choices[text]
 
     def text(self, key: str, default: Any = None, *, to: str = "", why: str = "") -> Any:
@@ -147,7 +147,7 @@ class Keys:
             return default
         if not isinstance(self.given[key].value, (str, int, float)):
             raise self.wrong(key, "text")
-        self.note(key, to=to, why=why)
+        self._read(key, to, why)
         return str(self.given[key].value)
 
     def texts(self, key: str, default: Any = None, *, to: str = "", why: str = "") -> Any:
@@ -158,7 +158,7 @@ class Keys:
         found = value.split() if isinstance(value, str) else value
         if not isinstance(found, (list, tuple)) or not all(isinstance(one, (str, int, float)) for one in found):
             raise self.wrong(key, "a list of names")
-        self.note(key, to=to, why=why)
+        self._read(key, to, why)
         return [str(one) for one in found]
 
     def note(self, key: str, fate: Fate = "mapped", to: str = "", why: str = "") -> None:
@@ -169,6 +169,11 @@ class Keys:
         if said is not None and fate == "mapped":
             to, why = to or said.to, why or said.why
         self.rows[key] = Entry(key, given, fate, to, why)
+
+    def _read(self, key: str, to: str, why: str) -> None:
+        """A value is read: it does something, unless it was said that it does not, or not all that it asks for."""
+        if key not in self.rows or self.rows[key].fate == "mapped":
+            self.note(key, to=to, why=why)
 
     def place(self, key: str) -> str:
         """Where a key stands; of one that is not given, the file."""

@@ -183,6 +183,8 @@ _STAGES = {
     "kto": OTHER_MODELS,
 }
 _TYPES = ("full", "lora", "oft", "freeze")
+# what is no type of its own
+_METHODS = {"dora": "lora with use_dora: true, which is DoRA", "qlora": "lora with quantization_bit: 4, which is QLoRA"}
 _ATTENTION = {
     **dict.fromkeys(("auto", "fa2", "fa3", "flash_attention_2", "flash_attention_3", "sdpa", "flex_attention"), "flash"),
     **dict.fromkeys(("disabled", "eager"), "eager"),
@@ -276,6 +278,9 @@ _NAMES = Names("lora_rank", "lora_dropout", "lora_target", "additional_target")
 
 def _tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
     """Which parameters are trained: all, adapters, or the last layers."""
+    given = str(keys.given["finetuning_type"].value) if keys.has("finetuning_type") else ""
+    if given in _METHODS:
+        raise keys.wrong("finetuning_type", _METHODS[given])
     kind = keys.choice("finetuning_type", {name: name for name in _TYPES}, "lora", to="tuner_type")
     if "finetuning_type" not in keys.given:
         keys.note("finetuning_type", "derived", "tuner_type", "lora by default")

@@ -417,7 +417,11 @@ def from_validation_error(error: "ValidationError", document: Document | None, w
         choices = _choices(model, path)
         advice = str(context.get("expected", "")).replace("'", "")
         if isinstance(given, str) and choices:
-            return InputError(f"{place}: {name} is {shown}; valid: {advice}{f' ({near})' if (near := nearest(given, choices, '')) else ''}")
+            # it knows the fields of a strategy, which are read by this module
+            from symsim.inputs.spellings import VALUES
+
+            meant = VALUES.get((name, given.casefold())) or nearest(given, choices, "")
+            return InputError(f"{place}: {name} is {shown}; valid: {advice}{f' ({meant})' if meant else ''}")
         return InputError(f"{place}: {name} is {shown}; valid: {advice}")
     reason = re.sub(r"^Input should be (a valid |an? )?", "", first["msg"]).split(", ")[0]
     return InputError(f"{place}: {name or 'the value'} is {shown}; it should be {_article(reason)}")

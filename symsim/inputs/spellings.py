@@ -112,6 +112,12 @@ padded_vocab_size               | vocab_size                    | Megatron-LM
 _ROWS = [[part.strip() for part in line.split("|")] for line in _TABLE.strip().splitlines()]
 ELSEWHERE = {name: ours for name, ours, _ in _ROWS}
 
+# methods that people give as a value, which are several options here
+VALUES = {
+    ("tuner_type", "dora"): "DoRA is tuner_type=lora,use_dora=true",
+    ("tuner_type", "qlora"): "QLoRA is tuner_type=lora,quantize_base=nf4_double",
+}
+
 # Megatron-Core's long names for the fields of a strategy
 ALIASES = {
     "tensor_model_parallel_size": "tp",

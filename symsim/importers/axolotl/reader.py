@@ -154,6 +154,8 @@ def _tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | No
     if not adapter:
         _opened(keys, strategy, architecture)
         return
+    if adapter == "dora":
+        raise keys.wrong("adapter", "lora with peft_use_dora: true, which is DoRA")
     every = keys.flag("lora_target_linear", False, to="target_modules")
     adapters(keys, strategy, architecture, _NAMES)
     if every and strategy["target_modules"] != ["all_linear"]:

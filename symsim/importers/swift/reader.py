@@ -199,11 +199,14 @@ def _networks_without_padding(r: Reading, said: str, nowhere: bool) -> None:
         r.keys.note(key, "derived", "seq_length", f"{LONGEST}, without padding; {ASK}")
 
 
+# what no tuner of ms-swift is called (base_args.py, get_supported_tuners), and what it is there
+_METHODS = {"dora": "lora with use_dora true, which is DoRA", "qlora": "lora with quant_method bnb and quant_bits 4, which is QLoRA"}
 _KINDS = {
     **dict.fromkeys(("lora", "longlora", "full"), ""),
     "lora_llm": "adapters in the text part, whose towers are trained whole",
     "adalora": "of the rank that it begins with; a number more of each of its ranks (peft/tuners/adalora)",
 }
+_NEW_LAYERS = "timed as LoRA: llamapro trains whole layers beside those of the model (llamapro_num_new_blocks), which rest"
 _NAMES = Names("lora_rank", "lora_dropout", "target_modules", "modules_to_save", default_dropout=0.05)
 
 
@@ -212,10 +215,13 @@ def _tuned(r: Reading, adapters: str | None) -> None:
     if adapters is not None:
         kind = str(r.keys.given[adapters].value) if adapters in r.keys.given and adapters != "adapters" else "lora"
         by_default = adapters not in r.keys.given
+        if kind in _METHODS:
+            raise r.keys.wrong(adapters, _METHODS[kind])
         if kind in _KINDS or adapters == "adapters":
             r.keys.note(adapters, "derived" if by_default else "mapped", "tuner_type", "adapters by default" if by_default else _KINDS.get(kind, ""))
         else:
-            why = BOFT if kind == "boft" else f"{kind} is timed as LoRA: further products and vectors of an adapter are missing"
+            rest = f"{kind} is timed as LoRA: further products and vectors of an adapter are missing"
+            why = {"boft": BOFT, "llamapro": _NEW_LAYERS}.get(kind, rest)
             r.keys.note(adapters, "not_modelled", "tuner_type", why)
         named = replace(_NAMES, rank="adalora_init_r", default_rank=12) if kind == "adalora" else _NAMES
         with_adapters(r.keys, r.strategy, r.architecture, named)
