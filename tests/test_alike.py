@@ -12,7 +12,7 @@ from symsim.algebra.expr import ONE, symbol
 from symsim.api.result import Result
 from symsim.ir.messages import Message
 from symsim.report import alike
-from symsim.report.blocks import Blocks
+from symsim.report.blocks import Blocks, between_ranks
 from symsim.report.content import report
 from symsim.report.document import Equations, Report, Row, Section, Table
 from symsim.report.ink import Ink
@@ -111,6 +111,19 @@ def test_a_layer_that_is_recomputed_sends_its_forward_again() -> None:
 
 def sent(what: str, elements: str = "h") -> Message:
     return Message("forward", "all_gather", "tp", symbol("tp"), symbol(elements), symbol(elements) * symbol("tp"), "bf16", what, ONE)
+
+
+def test_operations_that_run_again_send_what_they_did() -> None:
+    """What is left out of the messages of a recomputed depth is what its forward has at these operations, no more and no less."""
+    made = symsim.derive("deepseek-v3", "tp=2,sp=true,pp=4,ep=8,dp=8,recompute=full,mtp_num_layers=1,num_microbatches=8")
+    remembered = made.lowered.blocks["mtp"]
+    sent = between_ranks([*remembered.differentiated.forward_messages, *remembered.backward_messages])
+    forward = [m for at, m in between_ranks(remembered.differentiated.forward_messages) if at in remembered.recomputed]
+    left = alike.once([m for _, m in sent], forward)
+    assert left is not None and len(sent) - len(left) == len(forward) == 15
+    assert not [m for m in left if "recomputed" in m.what]
+    assert alike.once([m for _, m in sent], forward[1:]) is None
+    assert "in backward those of the operations that run again" in markdown(report(made))
 
 
 def test_messages_are_alike_by_name_and_formula() -> None:

@@ -57,7 +57,7 @@ ALLOWED: dict[str, str] = {
         placement/given.py:_operations placement/given.py:_lacking placement/names.py:Placement.of frameworks/eager_attention.py:_repeated_table
         frameworks/fuse_te.py:_ungroup_heads frameworks/kernels.py:joined_linear evaluation/buffers.py
         report/blocks.py:Blocks._operations report/blocks.py:Blocks._operation report/blocks.py:Blocks._tensor report/text_time.py:title
-        report/alike.py:_same_name report/alike.py:_by_operation
+        report/alike.py:_same_name report/alike.py:_by_operation report/alike.py:once
         cost/memory_backward.py:_of_attention frameworks/narrow.py:as_stored lowering/adapt.py:module_names lowering/adapt.py:_of_loss
         lowering/adapt.py:_with_adapters lowering/adapt.py:_function cost/workspace.py:_Walk.__init__ cost/workspace.py:_returned
         lowering/remember.py:_narrows lowering/marked.py:names_of frameworks/streams.py:eager_hyper_weights.part""",
@@ -65,7 +65,7 @@ ALLOWED: dict[str, str] = {
         report/question.py:placement report/question.py:placement.dimension report/text.py:_placement""",
     "the label of an axis, as it is made of axes": "lowering/verify.py:_messages compat/simumax/messages.py:Messages.seconds",
     "text as it is written: LaTeX, code, prose, a title": """
-        algebra/expr.py:Expr.__str__ algebra/written.py algebra/typeset.py:_product algebra/typeset.py:width algebra/typeset.py:unbroken
+        algebra/expr.py:Expr.__str__ algebra/written.py algebra/typeset.py:_product algebra/typeset.py:width algebra/typeset.py:pieces algebra/typeset.py:_bare
         algebra/vocabulary.py:_table ir/block.py:Net.op evaluation/quantities.py:refuse_unknown
         program/c_source.py program/module.py program/module_text.py program/straight.py report/formula.py
         program/unrolled.py:_Unroller._stages report/blocks.py:_where report/html.py report/ink.py report/latex.py report/markdown.py report/mathml.py

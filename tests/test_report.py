@@ -103,6 +103,9 @@ def undefined(document: Report) -> set[str]:
         # a symbol, and beside it what it is
         places = [n for n, c in enumerate(table.columns[:-1]) if table.columns[n + 1].heading in ("meaning", "is") or c.heading == "symbol"]
         known |= {s.latex for r in table.rows if r.role == "plain" for n in places for s in as_spans(r.cells[n]) if isinstance(s, Math)}
+        # two names of one number, which ends the cell
+        cells = [c.latex.split(" = ") for r in table.rows for c in r.cells if isinstance(c, Math)]
+        known |= {name for *names, value in cells for name in names if re.fullmatch(r"[\d.]+\\,\\mathrm\{\w+\}|0\\,\\mathrm\{s\}", value)}
     known |= {"X_n", "Q_n", "A_n", "t_n"} if "n" in known else set()
     for text in formulas(document):
         known |= {text.split(" = ")[0]} if " = " in text else set()

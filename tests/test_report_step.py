@@ -470,5 +470,21 @@ def test_pipeline_is_drawn_with_the_strategys_sizes() -> None:
     assert cut.microbatches == 1000 and "1000 of 100\u2009000 micro-batches" in "".join(str(s) for s in as_spans(cut.caption))
 
 
+def test_forwards_that_fall_evenly_are_a_sentence() -> None:
+    deep = render_markdown(derive_named("llama3-70b", "tp=2,sp=true,pp=8,num_microbatches=16", system="h100-sxm"))
+    said = "Of forwards whose backward is still to come, rank 0 holds at most 8, 1 fewer on each rank behind it, and rank 7 1."
+    assert said in " ".join(deep.split())
+    chunks = render_markdown(derive_named("llama3-70b", "tp=2,sp=true,pp=8,vpp=2,num_microbatches=16", system="h100-sxm"))
+    assert "passes through one of its 2 chunks, 2 fewer on each rank behind it" in " ".join(chunks.split())
+
+
+def test_messages_beside_which_nothing_runs_have_a_row_for_both_ways() -> None:
+    text = render_markdown(derive_named("llama3-8b", "tp=2,sp=true", system="h100-sxm"))
+    rows = [line for line in text.splitlines() if line.startswith("| `dense` | `tp` |")]
+    assert len(rows) == 1 and rows[0].count(r"\epsilon") == 2 and rows[0].count(r",\mathrm{own}") == 1
+    hidden = render_markdown(derive_named("llama3-8b", "tp=2,sp=true,tp_comm_overlap=true", system="h100-sxm"))
+    assert "| `dense` | `tp` | forward |" in hidden and "| `embedding` | `tp` | $" in hidden
+
+
 def test_in_flight_of_1f1b() -> None:
     assert [in_flight(step("dense"), n) for n in range(4)] == [4, 3, 2, 1]

@@ -448,15 +448,15 @@ def width(text: str) -> float:
 
 
 @lru_cache(maxsize=4096)
-def unbroken(text: str) -> float:
-    """Estimated width in em of the longest part of such LaTeX that stands on one line: it is broken behind its operators, but in no group."""
+def pieces(text: str) -> tuple[float, ...]:
+    """Estimated widths in em of the parts of such LaTeX that stand on one line each: it is broken behind its operators, but in no group."""
     parts, depth = [""], 0
     for token in _TOKEN.findall(text):
         depth += (token in ("{", r"\left")) - (token in ("}", r"\right"))
         parts[-1] += token
         if not depth and token in _BREAKING:
             parts.append("")
-    return max(map(width, parts))
+    return tuple(map(width, parts))
 
 
 def _width(tokens: Sequence[str], at: int, one: bool, upright: bool) -> tuple[float, int]:

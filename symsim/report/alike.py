@@ -13,6 +13,7 @@ from symsim.ir.messages import Message
 from symsim.report.document import Cell, Code, Row, Span, as_spans
 
 AGAIN = " (run again)"  # of an operation that backward recomputes, behind its name
+REPEATED = ", recomputed"  # of a message that backward sends again, behind what it is of
 _FEWEST = 4  # fewer equal rows, or messages, than this are written out again
 _NUMBERS = re.compile(r"[\d, ]+")
 _DOTTED = re.compile(r"\w+(\.\w+)+")  # an operation in what a message says
@@ -171,6 +172,14 @@ def without(messages: Sequence[Message], part: Sequence[Message], ending: str = 
             return None
         del left[at]
     return left
+
+
+def once(messages: Sequence[Message], forward: Sequence[Message]) -> list[Message] | None:
+    """The messages without those that backward sends again, where these are some, and those of the forward given."""
+    again = [m for m in messages if m.what.endswith(REPEATED)]
+    if len(again) < _FEWEST or without(again, forward, REPEATED, "backward") != []:
+        return None
+    return [m for m in messages if m not in again]
 
 
 def _same_message(a: Message, b: Message, ending: str, phase: str) -> bool:

@@ -9,12 +9,13 @@ from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.assumptions import ASSUMPTIONS, Remembered
 from symsim.inputs.effects import Effect, said_in_brief, stored
 from symsim.inputs.models import load_model
-from symsim.report.document import Code, Column, Paragraph, Row, Section, Spans, Table, joined, spans
+from symsim.report.document import Code, Column, Emphasis, Paragraph, Row, Section, Spans, Table, joined, spans
 from symsim.report.ink import Ink
 
 _MATTER, _TRIED = 4, 6  # of a short report, and those of which its own step is asked
 _MOVED = ("step", "peak")  # by which an alternative matters
-_COLUMNS = (Column("assumption", 8.2), Column("in force", 5.6), Column("meaning", 25.4), Column("by", 2.2), Column("an alternative moves", 14))
+# what an alternative moves stands behind the meaning: beside it, one of the two would leave half of the line empty
+_COLUMNS = (Column("assumption", 8.2), Column("in force", 5.6), Column("meaning, and what an alternative moves", 39.4), Column("by", 2.2))
 _BRIEF = (Column("assumption", 9), Column("in force", 5.5), Column("meaning", 29), Column("an alternative moves", 12))
 
 # assumptions that nothing but seconds and memory rests on, which a report without a system does not show
@@ -79,13 +80,12 @@ def _of_most(result: Evaluation, known: Mapping[str, Sequence[Effect]], own: boo
 
 def _row(result: Evaluation, ink: Ink, name: str, alternatives: list[Effect], short: bool) -> Row:
     known = ASSUMPTIONS[name]
-    source = [] if short else [ink.sources.cited(known.source) if known.source else ""]
     if short:
         moved = _together([said_in_brief(e, _MOVED) for e in alternatives if _size(e)])
-    else:
-        moved = "; ".join(said_in_brief(e) for e in alternatives if e.moves or e.refused)
-    nothing = "" if short else "none of the three"
-    return Row((Code(name), Code(_chosen(result, name)), known.meaning, *source, moved.replace(" -", " \u2212") or nothing))
+        return Row((Code(name), Code(_chosen(result, name)), known.meaning, moved.replace(" -", " \u2212")))
+    moved = "; ".join(said_in_brief(e) for e in alternatives if e.moves or e.refused).replace(" -", " \u2212")
+    said = spans(known.meaning, ". ", Emphasis("Alternatives:"), f" {moved or 'move none of the three'}")
+    return Row((Code(name), Code(_chosen(result, name)), said, ink.sources.cited(known.source) if known.source else ""))
 
 
 def _together(said: Iterable[str]) -> str:

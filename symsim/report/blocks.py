@@ -183,6 +183,9 @@ class Blocks:
         if not messages:
             return []
         others, left = self._shown(name, messages) if not title else ((), list(messages))
+        if not title and (rest := alike.once(left, self._run_again(name))) is not None:
+            others = (*others, *[" and "] * bool(others), "in backward those of the operations that run again")
+            left = rest
         if not left:
             return [Paragraph(spans(f"Messages of {in_words(name)} are ", *others, "."))]
         rows = [message_row(self.ink, m, self.result.numbers) for m in merge(left)]
@@ -197,6 +200,11 @@ class Blocks:
                 tuple(rows),
             )
         ]
+
+    def _run_again(self, name: str) -> list[Message]:
+        """What the operations that backward recomputes send in forward."""
+        remembered = self.result.lowered.blocks[name]
+        return [m for at, m in between_ranks(remembered.differentiated.forward_messages) if at in remembered.recomputed]
 
     def _shown(self, name: str, messages: Sequence[Message]) -> tuple[Spans, list[Message]]:
         """Whose messages are among these, in words, and those that no earlier block has shown."""
@@ -367,7 +375,7 @@ class Blocks:
         beside = before <= repeated
         further = list((repeated - before if beside else repeated).elements())
         forward = [m for _, m in between_ranks(remembered.differentiated.forward_messages)]
-        rest = alike.without(further, forward, ", recomputed", "backward") if forward else None
+        rest = alike.without(further, forward, alike.REPEATED, "backward") if forward else None
         above = [f"those above{' in backward' if rest is not None else ''}"] * beside + ["those of the forward"] * (rest is not None)
         return [
             Paragraph(spans("A layer that is recomputed in full keeps only what follows, and runs its forward again, messages too.")),

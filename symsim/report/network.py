@@ -18,15 +18,6 @@ def section(step: Step, ink: Ink) -> Section:
     """What a second of a message is made of, then every block's messages by axis: their seconds and what stays exposed."""
     book, numbers = step.result.derivation, step.result.numbers
     network = book.of(scope="network")
-    rows = []
-    for name in step.result.lowered.blocks:
-        for again, words in ((False, in_words(name)), (True, f"{in_words(name)}, run again")):
-            for phase in ("forward", "backward"):
-                keys = [of_block("c", name, again, phase=phase, axis=axis) for axis in step.axes]
-                rows += [_message_row(step, ink, words, book[key]) for key in keys if key in book]
-        own = [of_block("c", name, phase="backward", axis=axis, part="own") for axis in step.axes]
-        rows += [_own_row(step, ink, in_words(name), book[key]) for key in own if key in book]
-    columns = (Column("block", 7.2), Column("over", 3.6), Column("in", 7.2), Column("seconds", 12.2), Column("beside", 15.6), Column("exposed", 12.2))
     about = Paragraph(
         spans(
             "A collective of buffer S over n ranks takes S (n \u2013 1)/n times the seconds a byte of its ring, and its latency; an all-reduce the "
@@ -37,12 +28,28 @@ def section(step: Step, ink: Ink) -> Section:
         return Section("Messages between ranks", (Paragraph(spans("Nothing is sent.")),), 2)
     spelled = _first_of_each(network)
     equations = [e for d in spelled for e in ink.spelled(d.symbol, d.expr, numbers[d.symbol], d.unit)]
-    table = Table(
-        spans("Messages of each block, one micro-batch, one rank: what they take, what runs beside them, and what of them that does not hide."),
-        columns,
-        tuple(rows),
+    return Section("Messages between ranks", (about, Equations(tuple(equations)), _network(step, ink, network), *_of_blocks(step, ink)), 2)
+
+
+def _of_blocks(step: Step, ink: Ink) -> list[Table]:
+    """Every block's messages over each axis: those beside which nothing runs, which all show, a row for forward and backward; then the others."""
+    alone, beside = [], []
+    for name in step.result.lowered.blocks:
+        for again, words in ((False, in_words(name)), (True, f"{in_words(name)}, run again")):
+            for axis in step.axes:
+                if rows := _beside_rows(step, ink, name, words, axis, again):
+                    beside += rows
+                elif row := _alone_row(step, ink, name, words, axis, again):
+                    alone.append(row)
+    first = (Column("block", 7.2), Column("over", 3.6), Column("forward", 16), Column("backward", 16), Column("backward alone", 12))
+    then = (Column("block", 7.2), Column("over", 3.6), Column("in", 7.2), Column("seconds", 12.2), Column("beside", 15.6), Column("exposed", 12.2))
+    said = ", one micro-batch, one rank: what they take, "
+    shows = "all of which shows, and of backward alone what is not for bringing back again"
+    tables = (
+        (f"Messages of each block beside which nothing runs{said}{shows}.", first, alone),
+        (f"Messages of each block{said}what runs beside them, and what of them that does not hide.", then, beside),
     )
-    return Section("Messages between ranks", (about, Equations(tuple(equations)), _network(step, ink, network), *([table] if rows else [])), 2)
+    return [Table(spans(caption), columns, tuple(rows)) for caption, columns, rows in tables if rows]
 
 
 def _first_of_each(network: list[Definition]) -> list[Definition]:
@@ -76,21 +83,51 @@ def _network(step: Step, ink: Ink, network: list[Definition]) -> Table:
     return Table(spans("Seconds a byte, and latencies, of every group and collective."), columns, tuple(rows))
 
 
-def _message_row(step: Step, ink: Ink, block: str, definition: Definition) -> Row:
-    book, numbers = step.result.derivation, step.result.numbers
-    exposed = book[definition.key._replace(quantity="e")]
-    beside = [d.meaning for d in sorted(book.of("t"), key=lambda d: d.symbol) if d.symbol in exposed.expr.symbols()]
-    cells = []
-    for d in (definition, exposed):
-        ink.defined[d.symbol] = None
-        cells.append(Math(f"{ink.names[d.symbol]} = {in_units(seconds(numbers[d.symbol]))}"))
-    few: Spans = joined([spans(text) for text in beside], "; ") if beside else spans("nothing")
-    hidden = few if len(beside) <= _NAMED else spans(f"{len(beside)} kernels")
-    return Row((Code(block), Code(definition.key.axis), definition.key.phase, cells[0], hidden, cells[1]))
+def _phases(step: Step, name: str, axis: str, again: bool) -> list[Definition]:
+    """The seconds of a block's messages over an axis, forward and backward, of those that there are."""
+    book = step.result.derivation
+    return [book[key] for phase in ("forward", "backward") if (key := of_block("c", name, again, phase=phase, axis=axis)) in book]
 
 
-def _own_row(step: Step, ink: Ink, block: str, definition: Definition) -> Row:
+def _own(step: Step, name: str, axis: str, again: bool) -> Definition | None:
     """What of a backward's messages is not for bringing back what forward had; its share of what shows is the same."""
+    key = of_block("c", name, phase="backward", axis=axis, part="own")
+    return None if again or key not in step.result.derivation else step.result.derivation[key]
+
+
+def _alone_row(step: Step, ink: Ink, name: str, words: str, axis: str, again: bool) -> Row | None:
+    book, cells = step.result.derivation, dict[str, Math]()
+    for d in _phases(step, name, axis, again):
+        shows = book[d.key._replace(quantity="e")]
+        ink.defined[shows.symbol] = None
+        cells[d.key.phase] = Math(f"{ink.names[shows.symbol]} = {_valued(step, ink, d).latex}")
+    own = _own(step, name, axis, again)
+    last = _valued(step, ink, own) if own is not None else ""
+    return Row((Code(words), Code(axis), cells.get("forward", ""), cells.get("backward", ""), last)) if cells else None
+
+
+def _beside_rows(step: Step, ink: Ink, name: str, words: str, axis: str, again: bool) -> list[Row]:
+    """A row for each phase; none where nothing runs beside any."""
+    of = {d: _beside(step, d) for d in _phases(step, name, axis, again)}
+    if not any(of.values()):
+        return []
+    rows = []
+    for d, kernels in of.items():
+        few: Spans = joined([spans(text) for text in kernels], "; ") if kernels else spans("nothing")
+        hidden = few if len(kernels) <= _NAMED else spans(f"{len(kernels)} kernels")
+        shows = step.result.derivation[d.key._replace(quantity="e")]
+        rows.append(Row((Code(words), Code(axis), d.key.phase, _valued(step, ink, d), hidden, _valued(step, ink, shows))))
+    own = _own(step, name, axis, again)
+    return [*rows, *([Row((Code(words), Code(axis), "backward alone", _valued(step, ink, own), "", ""))] if own is not None else [])]
+
+
+def _beside(step: Step, definition: Definition) -> list[str]:
+    """The kernels beside which messages run, in words."""
+    book = step.result.derivation
+    exposed = book[definition.key._replace(quantity="e")]
+    return [d.meaning for d in sorted(book.of("t"), key=lambda d: d.symbol) if d.symbol in exposed.expr.symbols()]
+
+
+def _valued(step: Step, ink: Ink, definition: Definition) -> Math:
     ink.defined[definition.symbol] = None
-    words = in_units(seconds(step.result.numbers[definition.symbol]))
-    return Row((Code(block), Code(definition.key.axis), "backward alone", Math(f"{ink.names[definition.symbol]} = {words}"), "", ""))
+    return Math(f"{ink.names[definition.symbol]} = {in_units(seconds(step.result.numbers[definition.symbol]))}")

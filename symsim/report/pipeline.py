@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from symsim.algebra.expr import Expr
 from symsim.algebra.quantity import SECOND
@@ -15,6 +15,7 @@ from symsim.report.timing import PIPELINE
 from symsim.report.totals import contents, left_out, ranges, thinned
 
 _DRAWN = 4000  # operations of a picture, at most
+_EVEN = 5  # stages from which even numbers are a sentence
 _MOST_STAGES = 256  # of a pipeline whose order is replayed for a picture
 
 
@@ -39,7 +40,7 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     parts: list[Part] = [Paragraph(spans(Code(schedule.name), *worded(said), cited, waits, *where)), Equations(tuple(opening))]
     held = ink.spelled(ink.local("in flight", r"n^{(i)}_{\mathrm{fwd}}"), in_flight)
     parts.append(Equations((*after.equations, *held)))
-    parts.append(_held(step) if short else _flight_table(step, ink))
+    parts.append(_held(step) if short else _flight(step, ink))
     stages = result.strategy.pp * result.strategy.vpp
     if stages > _MOST_STAGES:
         parts.append(Paragraph(spans(f"A pipeline of {stages:,} stages is not drawn: at most {_MOST_STAGES} are.")))
@@ -73,10 +74,23 @@ def in_flight(step: Step, stage: int) -> int:
     return int(schedule_of(step.result.strategy).in_flight.evaluate({**schedule_sizes(step.result.strategy), "i": stage}))
 
 
-def _flight_table(step: Step, ink: Ink) -> Table:
+def _flight(step: Step, ink: Ink) -> Part:
+    """Forwards that every stage holds: in a sentence where they fall or rise evenly from rank to rank, else in a table."""
+    chunks = step.result.strategy.vpp
+    held = [in_flight(step, n) for n in range(step.depth)]
+    apart = held[1] - held[0]
+    if len(held) >= _EVEN and apart and all(b - a == apart for a, b in zip(held, held[1:])):
+        each = f"{abs(apart)} {'fewer' if apart < 0 else 'more'} on each rank behind it"
+        of = f" passes through one of its {chunks} chunks" if chunks > 1 else ""
+        said = f"Of forwards whose backward is still to come, rank 0 holds at most {exact(held[0])}{of}, {each}"
+        return Paragraph(spans(f"{said}, and rank {len(held) - 1} {exact(held[-1])}."))
+    return _flight_table(step, ink, held)
+
+
+def _flight_table(step: Step, ink: Ink, held: Sequence[int]) -> Table:
     classes: dict[int, list[int]] = {}
-    for n in range(step.depth):
-        classes.setdefault(in_flight(step, n), []).append(n)
+    for n, count in enumerate(held):
+        classes.setdefault(count, []).append(n)
     counts = {tuple(members): count for count, members in classes.items()}
     shown, every = thinned(list(counts)), list(counts)
     rows = tuple(Row((ranges(list(s)), exact(counts[s]), f"{counts[s] / step.result.strategy.vpp:.4g}")) for s in shown)
