@@ -65,7 +65,8 @@ ALLOWED: dict[str, str] = {
         report/question.py:placement report/question.py:placement.dimension report/text.py:_placement""",
     "the label of an axis, as it is made of axes": "lowering/verify.py:_messages compat/simumax/messages.py:Messages.seconds",
     "text as it is written: LaTeX, code, prose, a title": """
-        algebra/expr.py:Expr.__str__ algebra/written.py algebra/typeset.py:_product algebra/typeset.py:width algebra/typeset.py:pieces algebra/typeset.py:_bare
+        algebra/expr.py:Expr.__str__ algebra/written.py algebra/typeset.py:_product algebra/typeset.py:width algebra/typeset.py:pieces
+        algebra/typeset.py:_bare
         algebra/vocabulary.py:_table ir/block.py:Net.op evaluation/quantities.py:refuse_unknown
         program/c_source.py program/module.py program/module_text.py program/straight.py report/formula.py
         program/unrolled.py:_Unroller._stages report/blocks.py:_where report/html.py report/ink.py report/latex.py report/markdown.py report/mathml.py

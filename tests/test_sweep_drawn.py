@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import symsim
+from symsim.errors import InputError
 from symsim.grid.command import Options, make_sweep, sweep_options
 from symsim.grid.drawn import _places, grid_picture
 from symsim.grid.sweep import Sweep
@@ -176,3 +177,9 @@ def test_each_row_says_what_eval_takes_and_the_best_is_exported(tmp_path: Path) 
 def test_what_cannot_be_asked_is_one_sentence(asked: list[str], said: str, tmp_path: Path) -> None:
     ended = in_process.run("sweep", MODEL, "-s", STRATEGY, "-y", SYSTEM, *(word for axis in AXES for word in ("--axis", axis)), *asked, cwd=tmp_path)
     assert ended.returncode == 2 and said in ended.stderr.splitlines()[-1] and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("over", [None, "tp"])
+def test_of_rows_that_do_not_vary_there_is_nothing_to_draw_over(over: str | None) -> None:
+    with pytest.raises(InputError, match=r"^plot\(\) draws over one or two axes, and none of these rows varies$"):
+        symsim.sweep(MODEL, {"tp": [1]}, "", SYSTEM).plot(over=over)

@@ -142,6 +142,9 @@ def _distinct(values: Sequence[Any]) -> list[Any]:
 
 
 def _chosen(several: Sequence[str], asked: Sequence[str], option: str) -> list[str]:
+    drawn = "--plot draws" if option == "--over" else "plot() draws"
+    if not several:
+        raise InputError(f"{drawn} over one or two axes, and none of these rows varies")
     if asked:
         known = {field_of(n): n for n in several}
         for name in asked:
@@ -151,8 +154,7 @@ def _chosen(several: Sequence[str], asked: Sequence[str], option: str) -> list[s
     else:
         found = list(several)
     if not 1 <= len(found) <= 2:
-        told = ", ".join(several) or "none"
-        drawn = "--plot draws" if option == "--over" else "plot() draws"
+        told = ", ".join(several)
         raise InputError(f"{drawn} over one or two axes, and these vary: {told}; name two with {option}, and of all others the best is shown")
     return found
 
