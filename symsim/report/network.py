@@ -47,7 +47,7 @@ def _of_blocks(step: Step, ink: Ink) -> list[Table]:
     shows = "all of which shows, and of backward alone what is not for bringing back again"
     tables = (
         (f"Messages of each block beside which nothing runs{said}{shows}.", first, alone),
-        (f"Messages of each block{said}what runs beside them, and what of them that does not hide.", then, beside),
+        (f"Messages of each block beside which kernels run{said}what runs beside them, and what of them that does not hide.", then, beside),
     )
     return [Table(spans(caption), columns, tuple(rows)) for caption, columns, rows in tables if rows]
 
