@@ -302,6 +302,44 @@ def test_biases_and_norms_that_a_key_adds(model_type: str, key: str, more: int) 
 
 
 @pytest.mark.parametrize(
+    ("model_type", "maps"),
+    [
+        (name, 4)
+        for name in ("cohere2", "cohere_compass_text", "phi4_multimodal", "qwen2_5_omni_text", "glm_ocr_text", "emu3_text_model", "phi", "gte")
+    ],
+)
+def test_heads_of_another_width_are_read(model_type: str, maps: int) -> None:
+    """transformers 5.24 takes config.head_dim wherever a config has one: 2 more columns of queries, keys, values and rows of the output."""
+    config = small(model_type) | {"num_key_value_heads": 32}
+    narrow, wide = (derive(read(config | {"head_dim": width}), Strategy()).value("N_attention") for width in (40, 42))
+    heads = 4 * 32 * 2
+    biases = {"phi": 3, "gte": 3, "phi4_multimodal": 0, "qwen2_5_omni_text": 3}.get(model_type, 0)
+    assert wide - narrow == heads * (maps * 2048 + biases)
+
+
+@pytest.mark.parametrize(("model_type", "more"), [("bitnet", {}), ("olmoe", {}), ("phi", {"qk_layernorm": True})])
+def test_heads_whose_norm_is_as_wide_as_the_model_are_no_others(model_type: str, more: dict[str, Any]) -> None:
+    assert "key 'head_dim' must be hidden_size / num_attention_heads = 64, not 40" in refusal(small(model_type) | more | {"head_dim": 40})
+
+
+def test_biases_of_emu3_and_layers_of_experts_of_axk1() -> None:
+    emu = small("emu3_text_model") | {"num_key_value_heads": 32}
+    more = derive(read(emu | {"attention_bias": True, "mlp_bias": True}), Strategy()).value("N") - derive(read(emu), Strategy()).value("N")
+    assert more == 4 * (4 * 2048 + 2 * 128 + 2048)
+    for given, experts in (({}, [1, 2, 3]), ({"first_k_dense_replace": 0}, [0, 1, 2, 3]), ({"first_k_dense_replace": 1, "moe_layer_freq": 2}, [2])):
+        made = read(small("axk1") | given)
+        kinds = [made.layer_kinds[kind] for stretch in made.layers for kind in stretch.kinds * stretch.repeat]
+        assert [i for i, kind in enumerate(kinds) if kind.ffn == "moe"] == experts
+        assert [i for i, kind in enumerate(kinds) if "post_mlp" in (kind.norms or ())] == experts
+
+
+def test_two_names_of_one_setting_agree() -> None:
+    assert "key 'attention_bias' is false and 'qkv_bias' is true, which are two names of one setting" in refusal(
+        small("molmo2_text") | {"attention_bias": False, "qkv_bias": True}
+    )
+
+
+@pytest.mark.parametrize(
     ("name", "parameters"),
     [
         # as the files of weights on the hub have them
@@ -361,7 +399,7 @@ def test_a_model_of_several_models_is_read_at_its_text_tower() -> None:
     assert read(config) == read({"model_type": "qwen2_5_omni_thinker", **thinker})
     told = fates(config)
     assert told["talker_config"][0] == told["thinker_config.vision_config"][0] == "refused"
-    assert told["thinker_config.text_config.hidden_size"] == ("mapped", "hidden_size, layers")
+    assert told["thinker_config.text_config.hidden_size"] == ("mapped", "hidden_size, layers, attention.kv_channels")
     assert "'thinker_config'" in refusal({"model_type": "qwen2_5_omni"})
 
 

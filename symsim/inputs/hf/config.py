@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -113,10 +114,11 @@ class Config:
         """The key as this config spells it, and its value or transformers' default."""
         names = (*self.spelling.names.get(key, ()), key)
         read = [name for name in names if name not in self.spelling.unread]
-        sizes = {name: value for name in read if isinstance(value := self.values.get(name), int) and not isinstance(value, bool)}
+        sizes = {name: value for name in read if isinstance(value := self.values.get(name), int)}
         if len(set(sizes.values())) > 1:
-            said = " and ".join(f"'{name}' is {value}" for name, value in sizes.items())
-            raise InputError(f"{self.where}: key {said}, which are two names of one size; give one of them.")
+            said = " and ".join(f"'{name}' is {json.dumps(value)}" for name, value in sizes.items())
+            what = "setting" if any(isinstance(value, bool) for value in sizes.values()) else "size"
+            raise InputError(f"{self.where}: key {said}, which are two names of one {what}; give one of them.")
         for name in names:
             if name in self.values:
                 targets = self.used.setdefault(name, [])

@@ -8,7 +8,7 @@ from typing import Any
 from symsim.inputs.architecture import LayerKind
 from symsim.inputs.hf.config import Config, Fields, act, choose, flag, integer, number
 from symsim.inputs.hf.family import Family
-from symsim.inputs.hf.fields import BIASED, GATED, LAYERNORM, PLAIN, SQUARE, TWO_NORMS, four_wide, joined, narrower
+from symsim.inputs.hf.fields import BIASED, GATED, LAYERNORM, PLAIN, SQUARE, TWO_NORMS, four_wide, head_dim, joined, narrower
 from symsim.inputs.hf.patterns_heads import modern_both_ways, modern_mixers
 
 # fmt: off
@@ -147,7 +147,7 @@ ENCODERS: dict[str, Family] = {
         names={"intermediate_size": ("hidden_dim",), "hidden_act": ("activation",)},
         unread={"qa_dropout": "classification and generation heads", "seq_classif_dropout": "classification and generation heads"}),
     "jina_embeddings_v3": Family(
-        attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=both_ways, names=_NAMES, require=TIED,
+        attention=_BOTH_BIASES | {"kv_channels": head_dim}, mlp=PLAIN | {"bias": True}, mixers=both_ways, names=_NAMES, require=TIED,
         model=_MASKED_HEAD | AFTER | _DROPOUT | {"embedding_norm": True, "token_types": integer("type_vocab_size")}),
     "nomic_bert": Family(
         {"tie_word_embeddings": True},
@@ -198,7 +198,7 @@ ENCODERS: dict[str, Family] = {
         unread={"mask_token_id": "names a token", "vocab_list": "names tokens", "token_dropout": "scale, clamp or noise, elementwise",
                 "esmfold_config": "of a model that folds proteins"}),
     "gte": Family(
-        {"tie_word_embeddings": True}, attention=_BOTH_BIASES, mixers=both_ways, names=_NAMES,
+        {"tie_word_embeddings": True}, attention=_BOTH_BIASES | {"kv_channels": head_dim}, mixers=both_ways, names=_NAMES,
         mlp=GATED | {"down_bias": True, "inner_dropout": number("hidden_dropout_prob")},
         model=_MASKED_HEAD | AFTER | _DROPOUT | {
             "head_transform": "gelu", "embedding_norm": True, "token_types": lambda c: c.integer("type_vocab_size", 0) or None}),

@@ -67,6 +67,9 @@ def _gated(by: str) -> Value:
     return read
 
 
+_AXK1_FFNS = sparse_from("first_k_dense_replace", "moe_layer_freq")
+
+
 SPARSE: dict[str, Family] = {
     "afmoe": Family(
         attention=BIASED | {"qk_norm": "head", "output_gate": True, "output_gate_bias": False},
@@ -121,8 +124,8 @@ SPARSE: dict[str, Family] = {
         moe=DEEPSEEK_MOE, ffns=after_first, unread=_NAMED_ROUTER),
     "solar_open": Family(
         attention={"qkv_bias": flag("attention_bias"), "rotary_fraction": rotary_fraction}, moe=DEEPSEEK_MOE, ffns=sparse, unread=_ROUTER),
-    "axk1": Family(attention=MLA | {"q_lora_rank": integer("q_lora_rank")}, moe=DEEPSEEK_MOE, mixers=normed_experts(full, 1), ffns=sparse_from(1),
-                   unread=_MLA_UNREAD | _ROUTER),
+    "axk1": Family({"first_k_dense_replace": 1, "moe_layer_freq": 1}, attention=MLA | {"q_lora_rank": integer("q_lora_rank")}, moe=DEEPSEEK_MOE,
+                   mixers=normed_experts(full, _AXK1_FFNS), ffns=_AXK1_FFNS, unread=_MLA_UNREAD | _ROUTER),
     "beam": Family(
         attention=BIASED | {"qk_norm": "head", "output_gate": True, "output_gate_bias": False, "gate_head_bias": True},
         mixers=beam_mixers, ffns=sparse_from(3), model={"norms": FOUR_NORMS, "logit_softcap": given("final_logit_softcapping")},

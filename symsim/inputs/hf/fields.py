@@ -18,13 +18,13 @@ def _groups(c: Config) -> int | None:
     return None if groups == heads else groups
 
 
-def _head_dim(c: Config) -> int | None:
+def head_dim(c: Config) -> int | None:
     hidden, heads, dim = c.integer("hidden_size"), c.integer("num_attention_heads"), c.optional("head_dim")
     return None if dim is not None and dim * heads == hidden else dim
 
 
 def joined(c: Config) -> int | None:
-    """modeling_helium.py: o_proj is square, so the heads together are as wide as the model."""
+    """The heads together are as wide as the model: a square o_proj (Helium), or a norm over hidden_size among them (OLMoE, BitNet, Phi)."""
     heads, dim = c.integer("num_attention_heads"), c.optional("head_dim")
     if dim is not None and dim * heads != c.integer("hidden_size"):
         raise c.refuse("head_dim", f"hidden_size / num_attention_heads = {c.integer('hidden_size') / heads:g}", dim)
@@ -95,7 +95,7 @@ def rotary_dim(c: Config) -> float:
     return rotary_fraction(c) if dim is None or said else in_pairs(head, dim / head)
 
 
-HEADS: Fields = {"num_attention_heads": integer("num_attention_heads"), "num_query_groups": _groups, "kv_channels": _head_dim}
+HEADS: Fields = {"num_attention_heads": integer("num_attention_heads"), "num_query_groups": _groups, "kv_channels": head_dim}
 
 
 SQUARE: Fields = {"kv_channels": None}  # the module code knows no head_dim

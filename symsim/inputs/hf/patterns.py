@@ -111,14 +111,15 @@ def granite_rope(whole: Rule, omitted: Rule | None = None) -> Mixers:
     return kinds
 
 
-def sparse_from(first: str | int) -> Ffns:
-    """`mlp_layer_types`, or experts from layer `first` on."""
+def sparse_from(first: str | int, every: str = "") -> Ffns:
+    """`mlp_layer_types`, or experts from layer `first` on, in layers whose number the key `every` divides."""
 
     def ffns(c: Config) -> list[str]:
         given = c.items("mlp_layer_types", str, c.depth)
         if given is None:
             n = first if isinstance(first, int) else c.integer(first, 0)
-            return ["moe" if i >= n else "mlp" for i in range(c.depth)]
+            step = c.integer(every) if every else 1
+            return ["moe" if i >= n and i % step == 0 else "mlp" for i in range(c.depth)]
         wrong = [kind for kind in given if kind not in ("dense", "sparse")]
         if wrong:
             raise InputError(f"{c.where}: key 'mlp_layer_types' names '{wrong[0]:.40}'; a layer is dense or sparse.")

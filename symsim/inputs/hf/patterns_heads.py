@@ -7,8 +7,8 @@ from typing import Any
 
 from symsim.inputs.architecture import LayerKind
 from symsim.inputs.hf.config import Config
-from symsim.inputs.hf.fields import Mixers, in_pairs, typed
-from symsim.inputs.hf.patterns import Rule, sparse_from
+from symsim.inputs.hf.fields import Ffns, Mixers, in_pairs, typed
+from symsim.inputs.hf.patterns import Rule
 
 
 def _types(c: Config, whole: Rule) -> list[str]:
@@ -164,12 +164,12 @@ def flint_ffns(c: Config) -> list[str]:
     return ["moe" if i not in plain and (i + 1) % step == 0 else "mlp" for i in range(c.depth)]
 
 
-def normed_experts(mixers: Mixers, first: str | int) -> Mixers:
+def normed_experts(mixers: Mixers, ffns: Ffns) -> Mixers:
     """modeling_axk1.py: what experts make is normed once more."""
 
     def kinds(c: Config) -> list[LayerKind]:
         more = {"norms": ("pre_attention", "pre_mlp", "post_mlp")}
-        pairs = zip(mixers(c), sparse_from(first)(c), strict=True)
+        pairs = zip(mixers(c), ffns(c), strict=True)
         return [kind.model_copy(update=more) if ffn == "moe" else kind for kind, ffn in pairs]
 
     return kinds
