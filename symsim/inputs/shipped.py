@@ -18,8 +18,7 @@ def derivations_directory() -> Path:
 
 def for_claims(folder: str, name: str) -> Path | None:
     """The file of a model ('models') or a system ('systems') that is there for claims of the audit, if one has this name."""
-    found = derivations_directory() / folder / f"{name}.yaml"
-    return found if found.stem == name and found.is_file() else None
+    return next((one for one in (derivations_directory() / folder).glob("*.yaml") if one.stem == name), None)
 
 
 @cache

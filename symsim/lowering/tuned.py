@@ -19,6 +19,7 @@ from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.inputs.layer_pattern import Segment
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.traced import once
+from symsim.inputs.trained import as_named
 from symsim.inputs.tuning import TunedKind, is_trained, named, tunes
 from symsim.ir.block import Block, Tensor
 from symsim.ir.operations import LINEAR, Projection
@@ -64,9 +65,11 @@ def _checkpoint_needs_it(strategy: Strategy) -> bool:
 
 def untuned(model: Architecture) -> Architecture:
     """The architecture with its own kinds."""
-    kinds = model.layer_kinds
-    if not any(isinstance(k, TunedKind) for k in kinds.values()):
+    if not any(isinstance(k, TunedKind) for k in model.layer_kinds.values()):
         return model
+    # bases are as the user named them
+    model = as_named(model)
+    kinds = model.layer_kinds
     own = {n: k.base if isinstance(k, TunedKind) else n for n, k in kinds.items()}
     plain = {own[n]: LayerKind(**{f: getattr(k, f) for f in LayerKind.model_fields}) for n, k in kinds.items()}
     layers = tuple(Segment(repeat=s.repeat, kinds=tuple(own[k] for k in s.kinds)) for s in model.layers)
