@@ -119,18 +119,16 @@ def test_rows_that_are_left_open_are_points_of_the_grid() -> None:
 
 def test_points_that_no_rows_let_run_are_refused_at_once() -> None:
     """Parameters gathered beside the step of the optimizer, without chunks, whatever else overlaps; else every option is cut before they are."""
-    gathered, looked = "overlap_param_gather_with_optimizer_step=false,true", list[int]()
-    axes = (*SIZES, "vpp=1,2", gathered, OPTIONS[0], OPTIONS[2], "cross_entropy_fusion=unfused,te")
-    base = "global_batch_size=32,zero=1,overlap_grad_reduce=true,overlap_param_gather=true"
+    base, looked = "global_batch_size=32,overlap_param_gather_with_optimizer_step=true", list[int]()
     for barred in (search.barred, lambda apart, points: (np.full(len(points), -1), [])):
         with (
             patch.object(search, "barred", barred),
             patch.object(search.Search, "_looked", autospec=True, side_effect=search.Search._looked) as cells,
         ):
-            found = made(axes, base=base).found
+            found = made((*SIZES, "vpp=1,2", *OPTIONS), base=base).found
         assert found is not None
         looked.append(cells.call_count)
-    assert looked[0] < looked[1]
+    assert looked[0] < looked[1] / 1.5
 
 
 @pytest.mark.parametrize(

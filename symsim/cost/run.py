@@ -34,6 +34,8 @@ from symsim.lowering.lowered import Lowered
 PART = "run"
 QUANTILES = ("50", "90", "99")
 OF_NORMAL = ("xi", *(f"xi{percent}" for percent in QUANTILES))
+# of the series of exp x (1) and of (exp x - 1)/x (2)
+TERMS = {1: 5, 2: 6}
 _DALY = "Daly, Future Generation Computer Systems 22, 2006, eq. 37"
 _RAMP = "Megatron-LM num_microbatches_calculator.py (--rampup-batch-size)"
 
@@ -142,14 +144,14 @@ def _interval(book: Derivation, given: Mapping[str, Any]) -> None:
     idle = _define(book, "idle", of_run("lost").expr - (kept + blocked) / 2, "what a failure costs besides work that is done again", "R", SECOND)
     again = _define(book, "again", (kept + blocked) / between, "failures in an interval and its checkpoint", "x")
     source = "Daly, Future Generation Computer Systems 22, 2006, sec. 3: series of (exp x - 1)/x and exp(R/M)"
-    working = 1 / ((1 + blocked / kept) * _series(again, 2, 6) * _series(idle / between, 1, 5))
+    working = 1 / ((1 + blocked / kept) * _series(again, 2) * _series(idle / between, 1))
     _define(book, "working", working, "share of the time that is spent on steps and evaluations that count", r"\omega", source=source)
 
 
-def _series(x: Expr, first: int, terms: int) -> Expr:
+def _series(x: Expr, first: int) -> Expr:
     """1 + x/first + x^2/(first (first + 1)) + ...: of exp x for 1, of (exp x - 1)/x for 2. With six terms 0.1 % too little at 1.3."""
     found = ONE
-    for n in reversed(range(first, first + terms - 1)):
+    for n in reversed(range(first, first + TERMS[first] - 1)):
         found = 1 + x * found / n
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from symsim.cost.run import of_run
+from symsim.cost.run import TERMS, of_run
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.run import LEAST_WORKING, SERIES
 from symsim.inputs.run import asks_run
@@ -13,8 +13,8 @@ from symsim.program.program import Program
 from symsim.program.scope import Scope
 from symsim.program.value import Value
 
-# terms of the series that formulas have (symsim/cost/run.py), and of those beside which they are held: to 1e-12 where a series is 1 % too little
-_TERMS, _MOST = {1: 5, 2: 6}, 24
+# terms of the series beside which those of the formulas are held: to 1e-12 where these are 1 % too little
+_MOST = 24
 
 
 class Reported(Protocol):
@@ -37,7 +37,7 @@ def has_run(reported: Reported) -> Value | None:
     found = program.apply("le", program.number(LEAST_WORKING), working)
     beyond = program.number(1)
     for first, failures in ((2, again), (1, program.product(1, [(idle, 1), (between, -1)]))):
-        long, short = (_series(program, failures, first, terms) for terms in (_MOST, _TERMS[first]))
+        long, short = (_series(program, failures, first, terms) for terms in (_MOST, TERMS[first]))
         beyond = program.product(1, [(beyond, 1), (long, 1), (short, -1)])
     found = program.apply("and", found, program.apply("le", beyond, program.number(1 + SERIES)))
     if "days" in given:

@@ -53,8 +53,8 @@ _MOST_VALUES = 20_000
 _FORK_PARTS = 16
 # after which two searches tell each other what they found
 _CELLS_A_ROUND = 8
-# what a cell that is looked at for the first time is less work than others
-_UNLOOKED = 0.7
+# how much work a cell is that is looked at for the first time, beside another
+_FIRST_LOOK = 0.3
 # so many points take as long as what is made once for all of a cell
 _POINTS_A_CELL = 20_000
 
@@ -161,7 +161,7 @@ class Search:
         while cells > 0 and self._waiting:
             cell = self._ruled_out(heapq.heappop(self._waiting)[3])
             if len(cell.points):
-                cells -= float(_work_of(len(cell.points))) - (0 if cell.looked else _UNLOOKED)
+                cells -= float(_work_of(len(cell.points), 1 if cell.looked else _FIRST_LOOK))
                 self._wait(self._looked(cell))
 
     # of two searches ---------------------------------------------------------------------------------------------------
@@ -478,9 +478,9 @@ class Search:
         return codes.reshape(-1)
 
 
-def _work_of(points: Any) -> Any:
-    """How much work a cell of so many points is, beside one of few."""
-    return 1 + points / _POINTS_A_CELL
+def _work_of(points: Any, few: float = 1) -> Any:
+    """How much work a cell of so many points is, where one of few is `few`."""
+    return few + points / _POINTS_A_CELL
 
 
 def _of(cell: Cell, where: Array) -> Cell:
