@@ -210,4 +210,7 @@ def test_the_model_of_a_result_is_derived_again_under_the_same_names(model: str)
     again = public.derive(first.model)
     assert first.derivation.definitions.keys() == again.derivation.definitions.keys()
     assert public.compile(first.model) == public.compile(model)
+    # fields of kinds are given as the user calls them
+    given = {f"layer_kinds.{load_model(model).architecture.kind_names()[0]}.in_turn": 2}
+    assert public.derive(first.model, overrides=given).architecture == public.derive(model, overrides=given).architecture
     assert first.architecture == load_model(model).architecture
