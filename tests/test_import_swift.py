@@ -347,14 +347,42 @@ def test_frozen_parameters_are_those_of_the_strategy() -> None:
     every = job(f"{command} --freeze_parameters_ratio 1 --trainable_parameters lm_head").strategy
     assert every is not None and every["freeze_parameters"] == ["embedding", "layers", "lm_head", "final_norm"]
     pattern = job(f"{command} --freeze_parameters_regex model.embed_tokens|model.layers.[0-1] --trainable_parameters_regex .*lm_head.*")
-    assert pattern.strategy is not None and pattern.strategy["freeze_parameters"] == ["embedding", "layers.0-0", "layers.1-1"]
+    assert pattern.strategy is not None and pattern.strategy["freeze_parameters"] == ["embedding", "layers.0-1", "layers.10-19"]
     assert pattern.strategy["trainable_parameters"] == ["lm_head"] and rows(pattern)["freeze_parameters_regex"].fate == "mapped"
     parts = job("megatron sft --model Qwen/Qwen3-30B-A3B --freeze_parameters_regex .*experts.*|.*self_attn.*")
-    assert dict(parts.strategy or {})["freeze_parameters"] == ["experts", "attention"]
+    assert dict(parts.strategy or {})["freeze_parameters"] == ["attention", "experts"]
     strange = rows(job(f"{command} --freeze_parameters_regex ((a+)+)+$"))["freeze_parameters_regex"]
     assert strange.fate == "not_modelled"
     unknown = rows(job(f"{command} --freeze_parameters visual.merger"))
     assert unknown["freeze_parameters"].fate == "not_modelled" and "visual.merger" in unknown["freeze_parameters"].why
+
+
+@pytest.mark.parametrize(
+    ("pattern", "entries"),
+    [
+        (r"layers\.[0-9]\.", ["layers.0-9"]),
+        (r"^model\.layers\.(2[0-9]|3[0-5])\..*", ["layers.20-35"]),
+        (r".*\.mlp\..*", ["mlp"]),
+        (r"layers\.\d+\.self_attn\.(?:q|k)_proj", ["k_proj", "q_proj"]),
+        (r".*norm.*", ["norm"]),
+        (r"^(?!lm_head|.*layers\.3).*", ["embedding", "final_norm", "layers.0-2", "layers.4-29"]),
+        (r"decoder\.layers\.7\.mlp\.linear_fc1", ["pre_mlp_norm", "gate_proj", "up_proj"]),
+    ],
+)
+def test_patterns_are_found_in_names(pattern: str, entries: list[str]) -> None:
+    """Of 36 layers; Megatron's product of gate and up holds the norm before it."""
+    found = job(f"megatron sft --tuner_type full --model Qwen/Qwen3-8B --freeze_parameters_regex {pattern}")
+    expected = [f"layers.7-7.{name}" for name in entries] if "layers\\.7" in pattern else entries
+    assert sorted(dict(found.strategy or {})["freeze_parameters"]) == sorted(expected)
+    assert rows(found)["freeze_parameters_regex"].fate == "mapped"
+
+
+def test_one_linear_map_of_a_layer_is_that_alone() -> None:
+    found = job(
+        "megatron sft --tuner_type full --model Qwen/Qwen3-8B --freeze_parameters model.layers.3.mlp.down_proj decoder.layers.4.self_attention.linear_qkv"
+    )
+    names = ["layers.3-3.down_proj", *(f"layers.4-4.{name}" for name in ("k_proj", "q_proj", "v_proj", "pre_attention_norm"))]
+    assert sorted(dict(found.strategy or {})["freeze_parameters"]) == sorted(names)
 
 
 def test_layers_that_are_drawn_are_as_many() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from symsim.errors import near, nearest
 from symsim.importers.keys import Keys
+from symsim.importers.parameters import of_beginnings, of_patterns
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.trained import respelt
 
@@ -47,13 +48,8 @@ _MODULES = {
     **dict.fromkeys(("norm", "final_layernorm", "ln_f", "final_layer_norm"), "final_norm"),
     "all-norm": "norm",
 }
-_INSIDE = {"self_attn": "attention", "self_attention": "attention", "mlp": "mlp", "input_layernorm": "pre_attention_norm"}
-_INSIDE |= {"post_attention_layernorm": "pre_mlp_norm", "pre_mlp_layernorm": "pre_mlp_norm", "block_sparse_moe": "moe", "experts": "experts"}
-_OF_NETWORKS = {"gate": "router", "router": "router", "experts": "experts"}
 # parts of every layer, as they are called here too
-_OF_LAYERS = {"self_attn": "attention", "self_attention": "attention", "experts": "experts", "router": "router"}
-_CLASSES = re.compile(r"(.*?\blayers\.)((?:\d|\[\d{1,10}\]|\[\d-\d\]|\[\\d\]|\\d|\+){1,20})(\..*)?")
-_LAYER = re.compile(r"(?:\w+\.)*?(?:layers|h)\.(\d{1,6})(?:\.(.*))?")
+_OF_LAYERS = {"self_attn": "attention", "self_attention": "attention"}
 
 
 @dataclass(frozen=True)
@@ -300,60 +296,23 @@ def frozen_decoder(keys: Keys, key: str, strategy: dict[str, Any]) -> None:
     strategy |= {"freeze_parameters": ["embedding", "lm_head", "final_norm", "layers"], "trained_before": True}
 
 
-def frozen(asked: Iterable[str], architecture: Architecture | None) -> tuple[list[str], list[str]]:
-    """Parameters by the beginnings of their names (`model.layers.1` is 10 to 19 too) as symsim names them, and what has no name here."""
-    found, lost = [], []
+def frozen(asked: Sequence[str], architecture: Architecture | None) -> tuple[list[str], list[str]]:
+    """Parameters by the beginnings of their names as symsim names them, and what has no name here; of an unknown model those that all have."""
+    return of_beginnings(asked, architecture) if architecture is not None else _of_any(asked)
+
+
+def opened(asked: Sequence[str], architecture: Architecture | None, at_start: bool = False) -> tuple[list[str], list[str]]:
+    """The same by patterns of their names. at_start: that are found where a name begins."""
+    return of_patterns(asked, architecture, at_start) if architecture is not None else _of_any(asked)
+
+
+def _of_any(asked: Iterable[str]) -> tuple[list[str], list[str]]:
+    found, lost = list[str](), list[str]()
     for text in asked:
-        path = _LAYER.match(text)
-        name = text.rsplit(".", 1)[-1] if "." in text else text
-        if path is not None and architecture is not None:
-            first, *deeper = path[2].split(".") if path[2] else ("",)
-            if path.end() < len(text) or (first and first not in _INSIDE):
-                lost.append(text)
-                continue
-            exact = path[2] is not None
-            chosen = [i for i in range(architecture.num_layers) if (str(i) == path[1] if exact else str(i).startswith(path[1]))]
-            inside = _OF_NETWORKS.get(deeper[0], _INSIDE[first]) if deeper and first in ("mlp", "block_sparse_moe") else _INSIDE.get(first, "")
-            rest = f".{inside}" if first else ""
-            found += [f"layers.{a}-{b}{rest}" for a, b in _runs(chosen)]
-        elif name in _MODULES:
-            found.append(_MODULES[name])
-        elif name in _OF_LAYERS and (architecture is None or architecture.moe is not None or name.startswith("self_")):
-            found.append(_OF_LAYERS[name])
-        elif name in ("model", "layers", "decoder"):
-            found.append("layers")
-        else:
-            lost.append(text)
+        name = text.removesuffix(".weight").rsplit(".", 1)[-1]
+        meant = _MODULES.get(name) or _OF_LAYERS.get(name) or ("layers" if name in ("model", "layers", "decoder") else None)
+        (lost if meant is None else found).append(meant or text)
     return list(dict.fromkeys(found)), lost
-
-
-def opened(patterns: Iterable[str], architecture: Architecture | None) -> tuple[list[str], list[str]]:
-    """Parameters by patterns of their names, which are not run: ^, $ and .* at the ends are left out, and digits of layers are gone through."""
-    texts: list[str] = []
-    for pattern in patterns:
-        text = pattern.strip().lstrip("^").removeprefix(".*").lstrip(".").split("[:")[0].rstrip("$*.").removesuffix(".weight")
-        classes = _CLASSES.fullmatch(text)
-        layers = _numbered(classes[2], architecture.num_layers) if classes and architecture is not None and not classes[2].isdigit() else None
-        if classes and layers is not None:
-            texts += [f"{classes[1]}{i}{classes[3] or '.'}".rstrip(".") + ("" if classes[3] else ".") for i in layers]
-        else:
-            texts += ["embed_tokens", "layers", "norm"] if text.endswith("language_model") else [text]
-    return frozen(texts, architecture)
-
-
-def _numbered(pattern: str, layers: int) -> list[str] | None:
-    """The numbers of layers that a pattern means; None of one that is none (`[7-5]`, `+`)."""
-    try:
-        return [str(i) for i in range(layers) if re.fullmatch(pattern, str(i))]
-    except re.error:
-        return None
-
-
-def _runs(indices: list[int]) -> list[tuple[int, int]]:
-    made: list[tuple[int, int]] = []
-    for i in indices:
-        made = [*made[:-1], (made[-1][0], i)] if made and made[-1][1] == i - 1 else [*made, (i, i)]
-    return made
 
 
 def leading_layers(architecture: Architecture, ratio: float) -> list[str]:

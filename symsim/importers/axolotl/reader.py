@@ -5,6 +5,7 @@ What its keys do beside the Trainer's: axolotl 067b021c8 (2026-07-24), src/axolo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from symsim.inputs.reading import read_json, read_yaml
 if TYPE_CHECKING:
     from symsim.importers.reading import Options
 
+_ROWS = re.compile(r"\[\d*:-?\d*\]$")
 _FLASH = "flash_attention sdp_attention flex_attention xformers_attention sage_attention flash_optimum".split()
 _KERNELS = {
     "eager": "eager",
@@ -173,9 +175,11 @@ def _opened(keys: Keys, strategy: dict[str, Any], architecture: Architecture | N
     asked = keys.texts("unfrozen_parameters", None, to="freeze_parameters, trainable_parameters")
     if not asked:
         return
-    found, lost = opened(asked, architecture)
+    # a dot is one, and a range of rows may stand behind a pattern (utils/freeze.py)
+    patterns = {_ROWS.sub("", text).replace(".", r"\."): text for text in asked}
+    found, lost = opened(list(patterns), architecture, at_start=True)
     if lost or not found:
-        why = f"{', '.join(lost)}: no parameter here is called so; all are trained"
+        why = f"{', '.join(patterns[text] for text in lost)}: no parameter here is called so; all are trained"
         keys.note("unfrozen_parameters", "not_modelled", "trainable_parameters", why)
         return
     strategy |= {"freeze_parameters": ["embedding", "layers", "lm_head", "final_norm"], "trainable_parameters": found}

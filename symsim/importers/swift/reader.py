@@ -249,11 +249,11 @@ def _tuned(r: Reading, adapters: str | None) -> None:
 
 
 def _of_pattern(r: Reading, key: str) -> list[str]:
-    """The parameters that a pattern names, which is not run: its alternatives, each the end of a path or layers by their numbers."""
+    """The parameters in whose names a pattern is found (swift/utils/transformers_utils.py)."""
     pattern = str(r.keys.text(f"{key}_regex", "", to=key) or "")
     if not pattern or pattern.casefold() == "none":
         return []
-    found, lost = opened([pattern] if "(" in pattern else pattern.split("|"), r.architecture)
+    found, lost = opened([pattern], r.architecture)
     if lost:
         r.keys.note(f"{key}_regex", "not_modelled", key, f"{', '.join(lost)}: no parameter here is called so, or the model is not known")
     return found
