@@ -378,9 +378,8 @@ def test_patterns_are_found_in_names(pattern: str, entries: list[str]) -> None:
 
 
 def test_one_linear_map_of_a_layer_is_that_alone() -> None:
-    found = job(
-        "megatron sft --tuner_type full --model Qwen/Qwen3-8B --freeze_parameters model.layers.3.mlp.down_proj decoder.layers.4.self_attention.linear_qkv"
-    )
+    maps = "model.layers.3.mlp.down_proj decoder.layers.4.self_attention.linear_qkv"
+    found = job(f"megatron sft --tuner_type full --model Qwen/Qwen3-8B --freeze_parameters {maps}")
     names = ["layers.3-3.down_proj", *(f"layers.4-4.{name}" for name in ("k_proj", "q_proj", "v_proj", "pre_attention_norm"))]
     assert sorted(dict(found.strategy or {})["freeze_parameters"]) == sorted(names)
 
