@@ -39,10 +39,10 @@ def test_groups_run_in_the_places_of_the_fork(p: int) -> None:
 
 
 def test_groups_are_exact_as_far_as_they_say() -> None:
-    """Of 2,000 drawn cases: exact where the row says so, never too long, and how low where only the last group is short, and elsewhere."""
+    """Of 500 drawn cases: exact where the row says so, never too long, and how low where only the last group is short, and elsewhere."""
     draw, said = random.Random(2), 0
     errors: dict[bool, list[float]] = {True: [], False: []}
-    while said + sum(map(len, errors.values())) < 2000:
+    while said + sum(map(len, errors.values())) < 500:
         p, v, m = draw.randint(2, 9), draw.randint(2, 5), draw.randint(1, 30)
         size = sizes(p, m, v, draw.randint((p + 1) // 2, p))
         if refused(GROUPED, size):
@@ -59,8 +59,8 @@ def test_groups_are_exact_as_far_as_they_say() -> None:
             errors["whole groups" in reason].append(error)
     short, other = errors[True], errors[False]
     assert max(short + other) == 0
-    assert (said, len(short), sum(e == 0 for e in short), sum(e == 0 for e in other)) == (1092, 700, 615, 128)
-    assert -0.022 < min(short) and -0.18 < min(other)
+    assert (said, len(short), sum(e == 0 for e in short), sum(e == 0 for e in other)) == (258, 188, 165, 30)
+    assert -0.017 < min(short) and -0.138 < min(other)
 
 
 # forwards, input and weight gradients or whole backwards of a rank in turn, of its second chunk in small letters; from the schedulers as they run
