@@ -144,6 +144,8 @@ def test_version():
         (["import", "hf", "a", "b"], "reads one config.json, and 2 files are given"),
         (["import", "huggingface", "a"], "symsim does not import 'huggingface'"),
         (["import", "hf"], "'symsim import hf' reads one config.json, and nothing is given"),
+        (["import", "axolotl", "job.yaml", "--leniant"], "'symsim import axolotl' has no option --leniant: did you mean '--lenient'?"),
+        (["import", "hf", "config.json", "--set", "L=2"], "'symsim import hf' has no option --set: valid names: --faithful, --json"),
         (["import", "hf", "a", "--var", "b"], "--var 'b' is not NAME=VALUE"),
     ],
 )

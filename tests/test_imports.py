@@ -13,10 +13,12 @@ import pytest
 
 import symsim
 from symsim import importers
+from symsim.api.cli import app
 from symsim.errors import InputError
 from symsim.importers.job import Job, write_job
 from symsim.importers.keys import FATES, Entry, Given, Keys, Silent, silent
 from symsim.importers.ledger import ledger_text
+from symsim.importers.reading import OPTIONS
 from symsim.importers.registry import KINDS
 from symsim.importers.rules import data_parallel, settle
 from symsim.inputs.models import load_model
@@ -142,6 +144,13 @@ def test_mutated_jobs_end_in_an_answer_or_a_sentence(kind: str) -> None:
         found = [(number, imports.outcome(kind, number, place)) for number in range(60)]
     assert not [(number, one.fault) for number, one in found if one.fault]
     assert {one.status for _, one in found} == {0, 2}
+
+
+def test_options_of_the_command_are_those_that_are_offered() -> None:
+    import typer
+
+    command = typer.main.get_command(app).commands["import"]  # type: ignore[attr-defined]
+    assert set(OPTIONS) == {n for p in command.params for n in p.opts if n.startswith("--")} - {"--help"}
 
 
 def test_choices_are_said_once() -> None:

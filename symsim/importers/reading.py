@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 
-from symsim.errors import InputError, nearest
+from symsim.errors import InputError, cut, nearest
 from symsim.importers.job import Job, checked
 from symsim.importers.registry import KINDS
 from symsim.importers.shell.calls import called
+
+# of the command
+OPTIONS = ("--output", "--lenient", "--json", "--of", "--version", "--var", "--faithful")
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,15 @@ def read_job(kind: str, inputs: Sequence[str], options: Options = Options()) -> 
         raise InputError(f"symsim does not import '{kind}': {nearest(kind, list(KINDS))}")
     if not inputs:
         raise InputError(f"'symsim import {kind}' reads {KINDS[kind].inputs}, and nothing is given")
+    _no_option(kind, inputs)
     read = import_module(f"symsim.importers.{KINDS[kind].module}").read
     files, variables = called(inputs, options.variables)
     return checked(read(files, replace(options, variables=variables)))
+
+
+def _no_option(kind: str, inputs: Sequence[str]) -> None:
+    """InputError for what looks like an option of symsim's where nothing but files is read."""
+    word = next((one for one in inputs if one.startswith("--") and len(one) > 2), None) if KINDS[kind].files else None
+    if word is not None:
+        name = word.partition("=")[0]
+        raise InputError(f"'symsim import {kind}' has no option {cut(name)}: {nearest(name, OPTIONS)}; it reads {KINDS[kind].inputs}")
