@@ -68,6 +68,31 @@ def test_only_the_last_layers_are_trained(tmp_path: Path) -> None:
     assert made["trainable_parameters"] == ["layers.28-31"] and "layers" in made["freeze_parameters"]
 
 
+def test_modules_of_the_layers_that_are_trained(tmp_path: Path) -> None:
+    """`norm` is in the names of a layer's norms too."""
+    base = {"finetuning_type": "freeze", "freeze_trainable_layers": -3, "model_name_or_path": "meta-llama/Meta-Llama-3-8B"}
+    made = strategy(job(tmp_path, {**base, "freeze_trainable_modules": "self_attn,mlp", "freeze_extra_modules": "embed_tokens"}))
+    assert made["trainable_parameters"] == ["layers.0-2.attention", "layers.0-2.mlp", "embedding"]
+    assert strategy(job(tmp_path, {**base, "freeze_extra_modules": "norm"}))["trainable_parameters"] == ["layers.0-2", "norm"]
+    with pytest.raises(
+        InputError, match=r"freeze_trainable_modules is q_proj; it should be of all, input_layernorm, self_attn, post_attention_layernorm, mlp"
+    ):
+        job(tmp_path, {**base, "freeze_trainable_modules": "q_proj"})
+    unknown = rows(job(tmp_path, {"finetuning_type": "freeze", "freeze_trainable_modules": "mlp", "model_name_or_path": "nobody/knows"}))
+    assert unknown["freeze_trainable_modules"].fate == "not_modelled"
+
+
+def test_modules_beside_adapters_by_the_ends_of_their_names(tmp_path: Path) -> None:
+    """peft 0.19: `norm` is the end of every norm's name."""
+    base = {"finetuning_type": "lora", "model_name_or_path": "Qwen/Qwen3-8B"}
+    made = job(tmp_path, {**base, "additional_target": "embed_tokens,lm_head,norm"})
+    assert strategy(made)["modules_to_save"] == ["embedding", "lm_head", "norm"] and rows(made)["additional_target"].fate == "mapped"
+    some = job(tmp_path, {**base, "additional_target": "layernorm,mlp"})
+    assert (
+        sorted(strategy(some)["modules_to_save"]) == ["pre_attention_norm", "pre_mlp_norm"] and rows(some)["additional_target"].fate == "not_modelled"
+    )
+
+
 def test_the_json_that_it_names_or_is_given(tmp_path: Path) -> None:
     settings = {"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2, "overlap_comm": True}}
     (tmp_path / "mine.json").write_text(json.dumps(settings))

@@ -56,6 +56,10 @@ def rows(made: Job) -> dict[str, Any]:
         ({"peft_config": {"name": "lora", "use_dora": True}, "pref_loss": "sigmoid"}, {"use_dora": True, "further_forwards": 1}),
         ({"pref_loss": "simpo"}, {"micro_batch_size": 2, "reference_models": None}),
         ({"peft_config": {"name": "freeze", "freeze_trainable_layers": 3}}, {"trainable_parameters": ["layers.33-35"]}),
+        (
+            {"peft_config": {"name": "freeze", "freeze_trainable_layers": 3, "freeze_trainable_modules": "mlp"}},
+            {"trainable_parameters": ["layers.33-35.mlp"]},
+        ),
         ({"optim_config": {"name": "muon", "wd": 0.1, "ns_steps": 5}}, {"optimizer": "muon"}),
         ({"kernel_config": {"name": "auto, liger_kernel"}}, {"cross_entropy_fusion": "liger"}),
         ({"dist_config": {"name": "fsdpturbo", "ep_size": 8}, "model": "Qwen/Qwen3-30B-A3B"}, {"ep": 8, "dp": 8, "zero": 3}),

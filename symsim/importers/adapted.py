@@ -9,9 +9,10 @@ from typing import Any
 
 from symsim.errors import near, nearest
 from symsim.importers.keys import Keys
-from symsim.importers.parameters import of_beginnings, of_patterns
+from symsim.importers.parameters import modules, of_beginnings, of_modules, of_parts, of_patterns
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.trained import respelt
+from symsim.inputs.tuning import named
 
 EVERY = ("all", "all-linear", "all_linear")
 # one product here, which has one adapter, under the names of its parts and of modelling code that joins them
@@ -48,6 +49,7 @@ _MODULES = {
     **dict.fromkeys(("norm", "final_layernorm", "ln_f", "final_layer_norm"), "final_norm"),
     "all-norm": "norm",
 }
+_WHOLE = ("embedding", "lm_head", "router")
 # parts of every layer, as they are called here too
 _OF_LAYERS = {"self_attn": "attention", "self_attention": "attention"}
 
@@ -85,12 +87,24 @@ def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | 
         keys.refuse(names.targets, f"no linear map of the model is called {lost[0]} ({nearest(lost[0], own)})")
     elif lost:
         keys.note(names.targets, "not_modelled", "target_modules", without(lost, strategy["target_modules"]))
-    saved = keys.texts(names.saved, None, to="modules_to_save") or []
-    known = [_MODULES[name.rsplit(".", 1)[-1]] for name in saved if name.rsplit(".", 1)[-1] in _MODULES]
+    saved = [word for text in keys.texts(names.saved, None, to="modules_to_save") or [] for word in _words(text)]
+    known, lost = _saved(saved, architecture)
     if known:
-        strategy["modules_to_save"] = list(dict.fromkeys(known))
-    if len(known) < len(saved):
+        strategy["modules_to_save"] = known
+    if lost:
         keys.note(names.saved, "not_modelled", "modules_to_save", "of these, embeddings, norms and the output layer alone are trained whole here")
+
+
+def _saved(asked: Iterable[str], architecture: Architecture | None) -> tuple[list[str], list[str]]:
+    """Modules that are trained whole beside adapters, by the ends of their names (peft utils/other.py _set_trainable), and what is none here."""
+    found, lost = list[str](), list[str]()
+    for text in asked:
+        ended = of_modules([text], architecture)[0] if architecture is not None else []
+        named = _MODULES.get(text.rsplit(".", 1)[-1])
+        ends = [name for name in ended if name in _WHOLE or name.endswith("norm")]
+        found += ends if ends and len(ends) == len(ended) else [named] if named else []
+        lost += [] if named or (ends and len(ends) == len(ended)) else [text]
+    return list(dict.fromkeys(found)), lost
 
 
 def rotated(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None, targets_key: str, dropout: str) -> None:
@@ -235,6 +249,23 @@ def trained_ends(strategy: dict[str, Any], architecture: Architecture, count: in
     first = 0 if count < 0 else architecture.num_layers - trained
     strategy["freeze_parameters"] = ["embedding", "lm_head", "final_norm", "layers"]
     strategy["trainable_parameters"] = [f"layers.{first}-{first + trained - 1}"]
+
+
+def trained_modules(keys: Keys, strategy: dict[str, Any], architecture: Architecture, inner: str, outer: str) -> None:
+    """Of the layers that are trained these modules alone, and others besides: whose names have such a text (LLaMA-Factory model/adapter.py
+    _setup_freeze_tuning). inner, outer: keys that name them."""
+    of_layers, of_ends = modules(architecture)
+    chosen = {}
+    for key, known in ((inner, ["all", *of_layers]), (outer, of_ends)):
+        chosen[key] = [word for text in keys.texts(key, [], to="trainable_parameters") for word in _words(text)]
+        wrong = next((word for word in chosen[key] if word not in known), None)
+        if wrong is not None:
+            raise keys.wrong(key, f"of {', '.join(known)}")
+    if chosen[inner] and "all" not in chosen[inner]:
+        (layers,) = map(named, strategy["trainable_parameters"])
+        numbers = range(layers.first or 0, (layers.last or 0) + 1)
+        strategy["trainable_parameters"], _ = of_parts([f".{i}.{word}" for i in numbers for word in chosen[inner]], architecture)
+    strategy["trainable_parameters"] += of_parts(chosen[outer], architecture)[0]
 
 
 def drawn_layers(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None) -> None:

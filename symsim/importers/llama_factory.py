@@ -11,7 +11,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.adapted import QUANTISED, Names, adapters, four_bits, frozen_decoder, one_layer, rotated, stored_base, trained_ends
+from symsim.importers.adapted import (
+    QUANTISED,
+    Names,
+    adapters,
+    four_bits,
+    frozen_decoder,
+    one_layer,
+    rotated,
+    stored_base,
+    trained_ends,
+    trained_modules,
+)
 from symsim.importers.assumed import deterministic
 from symsim.importers.compiled import compiled
 from symsim.importers.documents import SAID, balanced, documents_said, packed_rows, padded_rows
@@ -117,9 +128,9 @@ _TABLE: dict[str, Silent] = {
     **silent(
         "no_cost_effect",
         "read with finetuning_type lora or freeze alone",
-        "additional_target lora_rank lora_target lora_dropout use_dora freeze_trainable_layers",
+        "additional_target lora_rank lora_target lora_dropout use_dora freeze_trainable_layers freeze_trainable_modules freeze_extra_modules",
     ),
-    **silent("not_modelled", FROZEN, "freeze_trainable_modules freeze_extra_modules use_llama_pro"),
+    **silent("not_modelled", FROZEN, "use_llama_pro"),
     **silent("no_cost_effect", _VISION, "freeze_vision_tower freeze_multi_modal_projector train_mm_proj_only"),
     **silent(
         "not_modelled",
@@ -296,9 +307,11 @@ def _tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | No
         return
     count = keys.number("freeze_trainable_layers", 2, to="freeze_parameters", why="the last layers, or the first where it is negative, are trained")
     if architecture is None:
-        keys.note("finetuning_type", "not_modelled", why=f"of a known model alone; {FROZEN}")
+        for key in ("finetuning_type", "freeze_trainable_modules", "freeze_extra_modules"):
+            keys.note(key, "not_modelled", why=f"of a known model alone; {FROZEN}")
         return
     trained_ends(strategy, architecture, int(count))
+    trained_modules(keys, strategy, architecture, "freeze_trainable_modules", "freeze_extra_modules")
 
 
 def _in_blocks(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, nearest
-from symsim.importers.adapted import Names, adapters, four_bits, stored_base, trained_ends
+from symsim.importers.adapted import Names, adapters, four_bits, stored_base, trained_ends, trained_modules
 from symsim.importers.assumed import deterministic
 from symsim.importers.documents import LONGEST, SAID, documents_said, free_rows
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
@@ -56,12 +56,6 @@ _TABLE: dict[str, Silent] = {
     ),
     **silent("no_cost_effect", "how experts' tokens are exchanged: by all-to-all", "dist_config.ep_dispatcher"),
     **silent("not_modelled", "the loss of what was chosen on top: a pass over its logits", "pref_ftx", (0, 0.0)),
-    **silent(
-        "not_modelled",
-        "tensors of the last layers that are trained, or more than them: all of the last layers are",
-        "peft_config.freeze_trainable_modules peft_config.freeze_extra_modules",
-        ("all",),
-    ),
     **silent("no_cost_effect", "tokens of a chunk inside a kernel", "kernel_config.chunk_size kernel_config.include_kernels"),
     **silent("not_modelled", "orthogonalisation in more or fewer rounds than five: products of every matrix", "optim_config.ns_steps", (5,)),
     **silent("no_cost_effect", "a plug-in that is left out", "peft_config kernel_config quant_config dist_config optim_config"),
@@ -69,8 +63,9 @@ _TABLE: dict[str, Silent] = {
 # given keys of a plug-in that is not the one named
 _OTHERS = """
     peft_config.r peft_config.lora_dropout peft_config.target_modules peft_config.modules_to_save peft_config.use_dora
-    peft_config.freeze_trainable_layers peft_config.cast_trainable_params_to_fp32 quant_config.quantization_bit quant_config.double_quantization
-    quant_config.quantization_type dist_config.ep_size dist_config.reshard_after_forward dist_config.offload_params dist_config.config_file
+    peft_config.freeze_trainable_layers peft_config.freeze_trainable_modules peft_config.freeze_extra_modules
+    peft_config.cast_trainable_params_to_fp32 quant_config.quantization_bit quant_config.double_quantization quant_config.quantization_type
+    dist_config.ep_size dist_config.reshard_after_forward dist_config.offload_params dist_config.config_file
     """.split()
 _NAMES = Names("peft_config.r", "peft_config.lora_dropout", "peft_config.target_modules", "peft_config.modules_to_save", default_dropout=0.05)
 _ATTENTION = {"eager": "eager", **dict.fromkeys(("sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"), "flash")}
@@ -137,6 +132,7 @@ def _tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | No
             keys.note("peft_config.name", "not_modelled", why="of a known model alone: all parameters are trained here")
         else:
             trained_ends(strategy, architecture, int(count))
+            trained_modules(keys, strategy, architecture, "peft_config.freeze_trainable_modules", "peft_config.freeze_extra_modules")
             keys.note("peft_config.name", to="freeze_parameters, trainable_parameters")
 
 

@@ -48,6 +48,7 @@ _ENDS = {
 _LANGUAGES = ((_OF_TRANSFORMERS, "model.layers", 0), (_OF_MEGATRON, "decoder.layers", 1))
 # beside towers the decoder is called so: by Megatron-Core and transformers 4, and by transformers 5
 _BESIDE_TOWERS = (("", ""), ("", "language_model."), ("model.", "model.language_model."))
+_LAYER = re.compile(r"model\.layers\.\d+\.")
 # what is run of a pattern: characters and classes of them, repeated or not, and groups that are not
 _ONE = r"(?:\\[.dw]|\[\^?(?:\\[.dw]|[\w.\-])+\]|[\w.\-/])"
 _PATTERN = re.compile(rf"(?:{_ONE}[*+?]?|\(\?[:!]|[()|^$])*")
@@ -77,8 +78,33 @@ def of_patterns(asked: Iterable[str], architecture: Architecture, at_start: bool
     return _named(architecture, finds)
 
 
+def of_parts(asked: Iterable[str], architecture: Architecture) -> tuple[list[str], list[str]]:
+    """What has a text in its name, and the texts that none has."""
+    return _named(architecture, [(text, partial(_has, text)) for text in asked])
+
+
+def of_modules(asked: Iterable[str], architecture: Architecture) -> tuple[list[str], list[str]]:
+    """What is in a module whose name ends so, and the ends that none has."""
+    return _named(architecture, [(text, partial(_in_module, text)) for text in asked])
+
+
+def modules(architecture: Architecture) -> tuple[list[str], list[str]]:
+    """The modules of a layer as transformers calls them, and those before and after the layers."""
+    names = [(name, of[0].at) for name, of in _called(respelt(architecture), *_LANGUAGES[0]).items()]
+    inner = (_LAYER.sub("", name).partition(".")[0] for name, at in names if at is not None)
+    return list(dict.fromkeys(inner)), list(dict.fromkeys(name.rpartition(".")[0].rpartition(".")[2] for name, at in names if at is None))
+
+
 def _begins(text: str, name: str) -> bool:
     return name.startswith(text)
+
+
+def _has(text: str, name: str) -> bool:
+    return text in name
+
+
+def _in_module(text: str, name: str) -> bool:
+    return name.rpartition(".")[0].endswith(text)
 
 
 def _finds(look: Callable[[str], object]) -> Callable[[str], bool]:
