@@ -24,6 +24,7 @@ from symsim.importers.swift.megatron import DEFAULTS
 from symsim.inputs.assumptions import ASSUMPTIONS
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system
+from symsim.lowering.checks import check
 
 NAMES = (Path(__file__).parent / "swift_names.txt").read_text().split()
 # of the environment, or of conversion of checkpoints
@@ -375,6 +376,42 @@ def test_patterns_are_found_in_names(pattern: str, entries: list[str]) -> None:
     expected = [f"layers.7-7.{name}" for name in entries] if "layers\\.7" in pattern else entries
     assert sorted(dict(found.strategy or {})["freeze_parameters"]) == sorted(expected)
     assert rows(found)["freeze_parameters_regex"].fate == "mapped"
+
+
+@pytest.mark.parametrize(
+    ("model", "pattern", "megatron", "eager"),
+    [
+        ("Qwen/Qwen3-8B", r".*\.(q_proj|v_proj)", ["linear_qkv"], ["q_proj", "v_proj"]),
+        ("Qwen/Qwen3-8B", r".*self_attn.*", ["linear_qkv", "o_proj"], ["q_proj", "k_proj", "v_proj", "o_proj"]),
+        ("Qwen/Qwen3-8B", r"^model\.layers\.\d+\.mlp\.(gate|down)_proj$", ["linear_fc1", "down_proj"], ["gate_proj", "down_proj"]),
+        ("Qwen/Qwen3-8B", r"decoder\.layers\.\d+\.mlp\.linear_fc[12]", ["linear_fc1", "down_proj"], ["gate_proj", "up_proj", "down_proj"]),
+        ("deepseek-ai/DeepSeek-V3", r".*shared_experts\.(gate|up)_proj", ["moe.shared_experts.gate_up"], ["moe.shared_experts.gate_up"]),
+    ],
+)
+def test_adapters_by_a_pattern_of_whole_names(model: str, pattern: str, megatron: list[str], eager: list[str]) -> None:
+    for tool, expected in (("megatron", megatron), ("swift", eager)):
+        found = job(f"{tool} sft --tuner_type lora --model {model} --target_regex {pattern}")
+        assert dict(found.strategy or {})["target_modules"] == expected
+        assert rows(found)["target_regex"].fate == "mapped"
+
+
+def test_a_pattern_of_some_layers_or_of_nothing_says_so() -> None:
+    some = rows(job(r"swift sft --tuner_type lora --model Qwen/Qwen3-8B --target_regex model\.layers\.(1\d)\..*q_proj"))["target_regex"]
+    assert (some.fate, some.why) == ("not_modelled", "adapters in 10 of 36 layers: all have them here")
+    none = rows(job("swift sft --tuner_type lora --model Qwen/Qwen3-8B --target_regex q_proj"))["target_regex"]
+    assert none.fate == "not_modelled" and none.why.startswith("no linear map here is called q_proj")
+
+
+def test_patterns_leave_out_experts_that_are_no_modules() -> None:
+    """Of transformers 5; a dense layer's network and shared experts are some."""
+    for model, expected in (
+        ("Qwen/Qwen3-30B-A3B", ["q_proj", "k_proj", "v_proj", "o_proj"]),
+        ("deepseek-ai/DeepSeek-V3", ["mlp.gate_up", "mlp.down_proj", "moe.shared_experts.gate_up", "moe.shared_experts.down_proj"]),
+    ):
+        found = job(f"swift sft --tuner_type lora --model {model} --target_regex .*(?:self_attn.[qkvo]|gate|up|down)_proj")
+        assert [name for name in dict(found.strategy or {})["target_modules"] if name != "o_proj" or "Qwen" in model] == expected
+        assert found.architecture is not None
+        check(found.architecture, found.placed())  # refuses names beside which peft puts no adapters
 
 
 def test_one_linear_map_of_a_layer_is_that_alone() -> None:

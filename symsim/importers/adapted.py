@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from symsim.errors import near, nearest
+from symsim.errors import cut, near, nearest
 from symsim.importers.keys import Keys
-from symsim.importers.parameters import modules, of_beginnings, of_modules, of_parts, of_patterns
+from symsim.importers.parameters import modules, of_beginnings, of_modules, of_parts, of_patterns, whole_modules
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.trained import respelt
 from symsim.inputs.tuning import named
@@ -176,6 +176,51 @@ def targets(asked: Iterable[str], strategy: dict[str, Any], architecture: Archit
         if not _ALTERNATIVES.search(text):
             lost += [word for word, names in zip(_words(text), named) if not names and any(named)]
     return list(dict.fromkeys(found)) or ["all_linear"], lost
+
+
+def pattern_targets(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None) -> None:
+    """Adapters beside the linear maps whose whole names a pattern matches (peft tuners/tuners_utils.py check_target_module_exists)."""
+    text = str(keys.given[key].value)
+    if architecture is None:
+        strategy["target_modules"], lost = targets([text], strategy, architecture)
+        why = "of an unknown model the names in the pattern"
+        keys.note(key, "not_modelled" if lost else "mapped", "target_modules", f"no linear map here is called {', '.join(lost)}" if lost else why)
+        return
+    weights, others = _weights(architecture, str(strategy.get("fusion", "te")))
+    found, every = (whole_modules(pattern, weights, architecture) for pattern in (text, ".*"))
+    known, te = _linear_maps(architecture), strategy.get("fusion", "te") == "te"
+    apart = {_leaf(weight) for weight in {*others, *every} - found.keys()}
+    names = [name for weight in found for name in ([weights[weight]] if _leaf(weight) in apart else _meant(_leaf(weight), known, te))]
+    strategy["target_modules"] = list(dict.fromkeys(names)) or ["all_linear"]
+    some = [weight for weight, layers in found.items() if layers != every[weight]]
+    if not names:
+        keys.note(key, "not_modelled", "target_modules", f"no linear map here is called {cut(text)}: all have adapters in their place")
+    elif some:
+        held, of = len(found[some[0]]), len(every[some[0]])
+        keys.note(key, "not_modelled", "target_modules", f"adapters in {held} of {of} layers: all have them here")
+    else:
+        keys.note(key, to="target_modules")
+
+
+def _leaf(weight: str) -> str:
+    return weight.removesuffix(".weight").rsplit(".", 1)[-1]
+
+
+def _weights(architecture: Architecture, fusion: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The weights of the linear maps that all_linear means, and the operations that they are in; the same of other linear maps."""
+    from symsim.frameworks.choices import FRAMEWORKS
+    from symsim.inputs.strategy import Strategy
+    from symsim.ir.operations import LINEAR
+    from symsim.lowering.adapt import is_target
+    from symsim.lowering.lower import declared_alone
+
+    framework, strategy = FRAMEWORKS[fusion], Strategy(tuner_type="lora")
+    meant, others = dict[str, str](), dict[str, str]()
+    for block in declared_alone(architecture).values():
+        for op in (op for op in block.ops if op.kind in LINEAR):
+            own = {t.name: op.name for t in block.parameters() if t.name in op.inputs and t.role != "bias"}
+            (meant if is_target(op, strategy, framework, architecture) else others).update(own)
+    return meant, others
 
 
 def excluded(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None) -> None:

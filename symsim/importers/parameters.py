@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -88,6 +88,20 @@ def of_modules(asked: Iterable[str], architecture: Architecture) -> tuple[list[s
     return _named(architecture, [(text, partial(_in_module, text)) for text in asked])
 
 
+def whole_modules(pattern: str, weights: Container[str], architecture: Architecture) -> dict[str, set[int | None]]:
+    """Of these weights, by symsim's names, those of modules whose whole name the pattern matches, with their layers; none where it is not run."""
+    compiled, found = _compiled(pattern), dict[str, set[int | None]]()
+    for names in _every(respelt(architecture)) if compiled is not None else ():
+        for name, of in names.items():
+            if compiled is not None and compiled.fullmatch(name.rpartition(".")[0]):
+                for p in of:
+                    if p.own in weights:
+                        found.setdefault(p.own, set()).add(p.at)
+        if found:
+            break
+    return found
+
+
 def modules(architecture: Architecture) -> tuple[list[str], list[str]]:
     """The modules of a layer as transformers calls them, and those before and after the layers."""
     names = [(name, of[0].at) for name, of in _called(respelt(architecture), *_LANGUAGES[0]).items()]
@@ -140,11 +154,7 @@ def _repeats(text: str) -> int:
 
 def _named(architecture: Architecture, asked: Iterable[tuple[str, Callable[[str], bool]]]) -> tuple[list[str], list[str]]:
     model = respelt(architecture)
-    every = [
-        {other + name.removeprefix(own) if name.startswith(own) else name: of for name, of in _called(model, *language).items()}
-        for language in _LANGUAGES
-        for own, other in _BESIDE_TOWERS
-    ]
+    every = _every(model)
     found: set[_Parameter] = set()
     lost = []
     for text, holds in asked:
@@ -154,6 +164,14 @@ def _named(architecture: Architecture, asked: Iterable[tuple[str, Callable[[str]
         else:
             found |= own
     return _entries(found, {p for of in every[0].values() for p in of}), lost
+
+
+def _every(model: Architecture) -> list[dict[str, list[_Parameter]]]:
+    return [
+        {other + name.removeprefix(own) if name.startswith(own) else name: of for name, of in _called(model, *language).items()}
+        for language in _LANGUAGES
+        for own, other in _BESIDE_TOWERS
+    ]
 
 
 def _called(model: Architecture, inside: Mapping[str, tuple[str, ...]], layers: str, language: int) -> dict[str, list[_Parameter]]:

@@ -21,6 +21,7 @@ from symsim.importers.adapted import (
     frozen_decoder,
     leading_layers,
     opened,
+    pattern_targets,
     stored_base,
     targets,
 )
@@ -271,14 +272,15 @@ def _headed(r: Reading, run: Run) -> None:
 def _further(r: Reading) -> None:
     """Adapters that a pattern or parameters name, DoRA, and base weights in few bits."""
     keys, strategy = r.keys, r.strategy
-    for key, why in (("target_regex", "the names in the pattern, in all layers"), ("target_parameters", "their products beside the experts'")):
-        asked = [str(keys.given[key].value)] if key == "target_regex" and keys.has(key) else keys.texts(key, None, to="target_modules")
-        if not asked:
-            continue
-        found, lost = targets(asked, strategy, r.architecture)
-        own = strategy["target_modules"] if keys.has("target_modules") and key == "target_parameters" else []
+    if keys.has("target_regex"):
+        pattern_targets(keys, "target_regex", strategy, r.architecture)
+    beside = keys.texts("target_parameters", None, to="target_modules")
+    if beside:
+        found, lost = targets(beside, strategy, r.architecture)
+        own = strategy["target_modules"] if keys.has("target_modules") else []
         strategy["target_modules"] = list(dict.fromkeys([*own, *found]))
-        keys.note(key, "not_modelled" if lost else "mapped", "target_modules", f"no linear map here is called {', '.join(lost)}" if lost else why)
+        why = f"no linear map here is called {', '.join(lost)}" if lost else "their products beside the experts'"
+        keys.note("target_parameters", "not_modelled" if lost else "mapped", "target_modules", why)
     if keys.flag("use_dora", False, to="use_dora"):
         strategy["use_dora"] = True
     method = str(keys.text("quant_method", "", to="quantize_base"))
