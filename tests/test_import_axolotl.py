@@ -154,7 +154,9 @@ def test_ways_of_adapters(tmp_path: Path) -> None:
     assert strategy(job(tmp_path, {**lora, "lora_target_modules": ["up_proj"]}))["target_modules"] == ["moe.experts.fc1"]
     pattern = r"model.language_model.layers.[\d]+.(mlp|self_attn).(up|down|q|o)_proj"
     dense = {"adapter": "qlora", "base_model": "meta-llama/Meta-Llama-3-8B", "lora_target_modules": pattern}
-    assert strategy(job(tmp_path, dense))["target_modules"] == ["up_proj", "down_proj", "q_proj", "o_proj"]
+    assert strategy(job(tmp_path, dense))["target_modules"] == ["q_proj", "o_proj", "up_proj", "down_proj"]
+    listed = strategy(job(tmp_path, {**dense, "lora_target_modules": r".*\.(q_proj|v_proj)$"}))
+    assert listed["target_modules"] == ["q_proj", "v_proj"]
 
 
 def test_names_of_no_linear_map(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ _MODULES = {
     **dict.fromkeys(("norm", "final_layernorm", "ln_f", "final_layer_norm"), "final_norm"),
     "all-norm": "norm",
 }
+_MARKS = frozenset("()[]*\\|^$")  # of patterns, which a list of names has not
 _WHOLE = ("embedding", "lm_head", "router")
 # parts of every layer, as they are called here too
 _OF_LAYERS = {"self_attn": "attention", "self_attention": "attention"}
@@ -76,6 +77,24 @@ def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | 
     if not 0 <= dropout < 1:
         raise keys.wrong(names.dropout, "from 0 to below 1")
     strategy["lora_dropout"] = dropout
+    if not told and architecture is not None and _is_pattern(keys, names.targets):
+        pattern_targets(keys, names.targets, strategy, architecture)
+    else:
+        _named_targets(keys, names, strategy, architecture, told)
+    saved = [word for text in keys.texts(names.saved, None, to="modules_to_save") or [] for word in _words(text)]
+    known, lost = _saved(saved, architecture)
+    if known:
+        strategy["modules_to_save"] = known
+    if lost:
+        keys.note(names.saved, "not_modelled", "modules_to_save", "of these, embeddings, norms and the output layer alone are trained whole here")
+
+
+def _is_pattern(keys: Keys, key: str) -> bool:
+    value = keys.given[key].value if keys.has(key) else None
+    return isinstance(value, str) and not _MARKS.isdisjoint(value)
+
+
+def _named_targets(keys: Keys, names: Names, strategy: dict[str, Any], architecture: Architecture | None, told: Iterable[str]) -> None:
     asked = keys.texts(names.targets, None, to="target_modules")
     if isinstance(asked, list) and keys.has(names.targets) and isinstance(keys.given[names.targets].value, str):
         asked = [keys.given[names.targets].value]
@@ -87,12 +106,6 @@ def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | 
         keys.refuse(names.targets, f"no linear map of the model is called {lost[0]} ({nearest(lost[0], own)})")
     elif lost:
         keys.note(names.targets, "not_modelled", "target_modules", without(lost, strategy["target_modules"]))
-    saved = [word for text in keys.texts(names.saved, None, to="modules_to_save") or [] for word in _words(text)]
-    known, lost = _saved(saved, architecture)
-    if known:
-        strategy["modules_to_save"] = known
-    if lost:
-        keys.note(names.saved, "not_modelled", "modules_to_save", "of these, embeddings, norms and the output layer alone are trained whole here")
 
 
 def _saved(asked: Iterable[str], architecture: Architecture | None) -> tuple[list[str], list[str]]:
