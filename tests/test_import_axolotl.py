@@ -159,6 +159,20 @@ def test_ways_of_adapters(tmp_path: Path) -> None:
     assert listed["target_modules"] == ["q_proj", "v_proj"]
 
 
+def test_adapters_in_some_layers(tmp_path: Path) -> None:
+    lora = {"adapter": "lora", "base_model": "meta-llama/Meta-Llama-3-8B", "lora_target_modules": ["q_proj", "v_proj"]}
+    made = job(tmp_path, {**lora, "peft_layers_to_transform": [0, 1, 2, 30, 31]})
+    assert strategy(made)["target_modules"] == ["layers.0-2.q_proj", "layers.30-31.q_proj", "layers.0-2.v_proj", "layers.30-31.v_proj"]
+    assert rows(made)["peft_layers_to_transform"].fate == "mapped"
+    every = {**lora, "lora_target_linear": True, "lora_target_modules": None}
+    assert strategy(job(tmp_path, {**every, "peft_layers_to_transform": 7}))["target_modules"] == ["layers.7-7"]
+    whole = strategy(job(tmp_path, {**lora, "peft_layers_to_transform": list(range(32))}))
+    assert whole["target_modules"] == ["q_proj", "v_proj"]
+    for wrong, said in ((["first"], "it should be a layer's number, or a list of them"), ([32, 40], "there are layers 0 to 31, and so no adapters")):
+        with pytest.raises(InputError, match=said):
+            job(tmp_path, {**lora, "peft_layers_to_transform": wrong})
+
+
 def test_names_of_no_linear_map(tmp_path: Path) -> None:
     """A slip is refused where nothing else is named, as peft does; where what is named is no part of the model here, all have adapters, and the
     row says so."""

@@ -396,8 +396,10 @@ def test_adapters_by_a_pattern_of_whole_names(model: str, pattern: str, megatron
 
 
 def test_a_pattern_of_some_layers_or_of_nothing_says_so() -> None:
-    some = rows(job(r"swift sft --tuner_type lora --model Qwen/Qwen3-8B --target_regex model\.layers\.(1\d)\..*q_proj"))["target_regex"]
-    assert (some.fate, some.why) == ("not_modelled", "adapters in 10 of 36 layers: all have them here")
+    some = job(r"swift sft --tuner_type lora --model Qwen/Qwen3-8B --target_regex model\.layers\.(?:1\d\..*q|3.*up)_proj")
+    assert dict(some.strategy or {})["target_modules"] == ["layers.3-3.up_proj", "layers.30-35.up_proj", "layers.10-19.q_proj"]
+    odd = job(r"swift sft --tuner_type lora --model Qwen/Qwen3-8B --target_regex .*\.\d?[13579]\..*_proj")
+    assert rows(odd)["target_regex"].fate == "not_modelled" and "o_proj" in dict(odd.strategy or {})["target_modules"]
     none = rows(job("swift sft --tuner_type lora --model Qwen/Qwen3-8B --target_regex q_proj"))["target_regex"]
     assert none.fate == "not_modelled" and none.why.startswith("no linear map here is called q_proj")
 

@@ -102,6 +102,22 @@ def test_linear_maps_that_are_taken_out_have_no_adapters() -> None:
     assert same.value("params.trained") == left.value("params.trained")
 
 
+def test_adapters_in_some_layers_are_in_these() -> None:
+    """peft layers_to_transform: backward ends at the lowest layer that has one, and above the highest gradients pass."""
+    lora = "tuner_type=lora,fusion=eager,lora_rank=8"
+    every, named, some, two = (
+        derived("llama3-8b", f"{lora},target_modules={targets}", "h100-sxm")
+        for targets in ("all_linear", "layers.0-31", "layers.10-19", "layers.0-3.q_proj+layers.2-9.v_proj")
+    )
+    assert named.value("time.step") == every.value("time.step") and named.value("memory.peak") == every.value("memory.peak")
+    assert 32 * some.value("params.trained") == 10 * every.value("params.trained")
+    assert two.value("params.trained") == 8 * (4 * (4096 + 4096) + 8 * (4096 + 1024))
+    assert [kind.replace("__", "_") for kind in some.model.kind_names()] == ["dense_frozen", "dense_lowest", "dense", "dense_passing"]
+    assert some.value("flops.backward") < every.value("flops.backward") and some.value("memory.peak") < every.value("memory.peak")
+    left = derived("llama3-8b", f"{lora},target_modules=q_proj+v_proj,exclude_modules=layers.0-1+layers.4-5.v_proj")
+    assert left.value("params.trained") == 8 * (30 * (4096 + 4096) + 28 * (4096 + 1024))
+
+
 def test_without_sequence_parallelism_products_of_rank_r_are_reduced() -> None:
     found = sent(derived("llama3-8b", "tp=4,tuner_type=lora"))
     low = [(m.phase, m.op, often) for m, often, n, _ in found if m.axis == "tp" and n == R * S]
@@ -304,6 +320,9 @@ def test_fused_kernels_keep_what_they_read() -> None:
     [
         ("tuner_type=lora,target_modules=q_proj", "one product here, which has one adapter: give attention.qkv"),
         ("tuner_type=lora,target_modules=qproj", "no linear map is called so: did you mean 'q_proj'"),
+        ("tuner_type=lora,target_modules=layers.30-40.linear_qkv", "target_modules=layers.30-40.linear_qkv: llama3-8b has layers 0 to 31"),
+        ("tuner_type=lora,target_modules=layers.0-3.linear_qkw", "no linear map is called so: did you mean 'linear_qkv'"),
+        ("tuner_type=lora,target_modules=layers", "target_modules=layers: no linear map is called so"),
         ("tuner_type=lora,exclude_modules=o_porj", "exclude_modules=o_porj: no linear map is called so: did you mean 'o_proj'"),
         ("tuner_type=lora,exclude_modules=k_proj", "exclude_modules=k_proj: .* one product here"),
         ("exclude_modules=o_proj", "give tuner_type=lora or oft"),

@@ -16,6 +16,7 @@ from symsim.inputs.hub import sources
 from symsim.inputs.reading import format_yaml
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.trained import depths
+from symsim.inputs.tuning import named
 from symsim.lowering.adapt import ALL_LINEAR, MEGATRON_NAMES
 
 if TYPE_CHECKING:
@@ -98,7 +99,9 @@ def _adapters(s: Strategy) -> dict[str, Any]:
     """LoRA, of linear maps by Megatron-Core's names."""
     if s.tuner_type != "lora":
         return {}
-    targets = ["all-linear" if name == ALL_LINEAR else MEGATRON_NAMES.get(name, name) for name in s.target_modules]
+    # names alone, of all layers
+    names = [ALL_LINEAR if entry.name == "layers" else entry.name for entry in map(named, s.target_modules)]
+    targets = list(dict.fromkeys("all-linear" if name == ALL_LINEAR else MEGATRON_NAMES.get(name, name) for name in names))
     made: dict[str, Any] = {"tuner_type": "lora", "lora_rank": s.lora_rank, "lora_dropout": s.lora_dropout, "target_modules": targets}
     whole = [_WHOLE[name] for name in s.modules_to_save or () if name in _WHOLE]
     return {**made, "modules_to_save": whole} if whole else made

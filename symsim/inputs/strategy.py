@@ -178,7 +178,9 @@ class Strategy(BaseModel):
     oft_block_size: Size = Field(32, ge=2, description="oft: inputs of a linear map that are rotated together")
     lora_dropout: float = Field(0.0, ge=0, lt=1, description="lora: dropout of what goes into the adapters; above 0 it takes a mask, at any rate")
     target_modules: tuple[str, ...] = Field(
-        ("all_linear",), max_length=64, description="lora: linear maps with adapters, by name (q_proj, linear_fc1, mlp.down_proj), or all_linear"
+        ("all_linear",),
+        max_length=64,
+        description="lora: linear maps with adapters, by name (q_proj, linear_fc1, layers.0-15.mlp), or all_linear; layers.0-15: all of these",
     )
     exclude_modules: tuple[str, ...] | None = Field(
         None, max_length=64, description="lora, oft: linear maps that have none all the same, named as in target_modules"

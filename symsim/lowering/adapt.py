@@ -10,7 +10,7 @@ gradient of the other alone); TransformerEngine module/linear.py (the input is k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from symsim.frameworks.kernels import Profile
 from symsim.frameworks.recompute import KERNEL
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.tuning import TunedKind, named
 from symsim.ir.block import Block, Dim, Op, Tensor, TensorRole, rebuild
 from symsim.ir.einsum import Einsum
 from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, Attributes, Cast, LinearCrossEntropy, Plain, Projection, Rotation
@@ -58,14 +59,27 @@ def module_names(op: Op) -> frozenset[str]:
     return frozenset(scopes | {MEGATRON_NAMES[label] for label in labels if label in MEGATRON_NAMES} | (set(own) if len(own) == 1 else set()))
 
 
-def is_target(op: Op, strategy: Strategy, framework: Framework, model: Architecture) -> bool:
-    """Whether a linear map has an adapter. Of a router that is a linear module all_linear means that too."""
-    labels = set(op.of(Projection).labels)
-    if not module_names(op).isdisjoint(strategy.exclude_modules or ()) or (not framework.adapts_experts and of_its_own(op, model)):
+def target_names(entries: Iterable[str] | None, at: int | None, anywhere: bool = False) -> frozenset[str]:
+    """What entries of target_modules name in layer `at` (None: in no layer), `layers` being all_linear. anywhere: in any layer."""
+    meant = (entry for entry in map(named, entries or ()) if anywhere or entry.holds({entry.name}, at))
+    return frozenset(ALL_LINEAR if entry.name == "layers" else entry.name for entry in meant)
+
+
+def layer_of(block: Block, model: Architecture) -> int | None:
+    """A layer of a block's kind, where a strategy tells some apart."""
+    kind = model.layer_kinds.get(block.name)
+    return kind.at if isinstance(kind, TunedKind) else None
+
+
+def is_target(op: Op, strategy: Strategy, framework: Framework, model: Architecture, at: int | None, anywhere: bool = False) -> bool:
+    """Whether a linear map of layer `at` (anywhere: of any) has an adapter. Of a router that is a linear module all_linear means that too."""
+    labels, targets = set(op.of(Projection).labels), target_names(strategy.target_modules, at, anywhere)
+    excluded = target_names(strategy.exclude_modules, at)
+    if ALL_LINEAR in excluded or not module_names(op).isdisjoint(excluded) or (not framework.adapts_experts and of_its_own(op, model)):
         return False
     router = not framework.adapts_experts and module_code(model).router_is_linear
     linear = not labels & (framework.unadapted - {"router" if router else ""}) and (framework.adapts_experts or not op.einsums[0].chosen)
-    return (ALL_LINEAR in strategy.target_modules and linear) or not module_names(op).isdisjoint(strategy.target_modules)
+    return (ALL_LINEAR in targets and linear) or not module_names(op).isdisjoint(targets)
 
 
 def adapt(block: Block, profile: Profile) -> Block:
@@ -79,11 +93,11 @@ def adapt(block: Block, profile: Profile) -> Block:
 
 
 def _with_adapters(block: Block, profile: Profile) -> Block:
-    made = _Adapters(block, profile)
+    made, at = _Adapters(block, profile), layer_of(block, profile.model)
     for op in block.ops:
         if "mlp" in profile.strategy.fused_adapters and op.name.startswith("mlp.act"):
             op = replace(op, regions=op.regions | {KERNEL})  # made again from gate and up as their gradients are
-        if op.kind in PRODUCTS and is_target(op, profile.strategy, profile.framework, profile.model):
+        if op.kind in PRODUCTS and is_target(op, profile.strategy, profile.framework, profile.model, at):
             (made.beside if profile.strategy.tuner_type == "lora" else made.before)(op)
         else:
             made.ops.append(op)

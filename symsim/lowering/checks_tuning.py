@@ -52,8 +52,13 @@ def _named_parameters(architecture: Architecture, strategy: Strategy) -> None:
             if entry.name not in known:
                 said = f"no parameter is called '{cut(entry.name, 40)}'"
                 raise InputError(f"{option}={cut(text)}: {said}: {nearest(entry.name, list(known))}")
-            if entry.first is not None and entry.last is not None and not entry.first <= entry.last < architecture.num_layers:
-                raise InputError(f"{option}={cut(text)}: {architecture.name} has layers 0 to {architecture.num_layers - 1}")
+            _layers_named(architecture, option, text)
+
+
+def _layers_named(architecture: Architecture, option: str, text: str) -> None:
+    entry = named(text)
+    if entry.first is not None and entry.last is not None and not entry.first <= entry.last < architecture.num_layers:
+        raise InputError(f"{option}={cut(text)}: {architecture.name} has layers 0 to {architecture.num_layers - 1}")
 
 
 def _stored(strategy: Strategy) -> None:
@@ -93,7 +98,7 @@ def _rotated(architecture: Architecture, strategy: Strategy) -> None:
     framework, at = FRAMEWORKS[strategy.fusion], values(architecture, Strategy()) | sizes_of_kinds(respelt(architecture))
     for block in declared_alone(architecture).values():
         for op in block.ops:
-            if op.kind not in LINEAR or not is_target(op, strategy, framework, architecture):
+            if op.kind not in LINEAR or not is_target(op, strategy, framework, architecture, None, anywhere=True):
                 continue
             (says, *_), name = op.einsums, op.name
             if says.chosen:
@@ -111,7 +116,12 @@ def _targets(architecture: Architecture, strategy: Strategy) -> None:
     known = {name: op for op in linear for name in (*op.of(Projection).labels, *module_names(op))}
     if not strategy.target_modules:
         raise InputError(f"tuner_type={strategy.tuner_type} needs at least one name in target_modules, or all_linear")
-    for field, name in [*(("target_modules", n) for n in strategy.target_modules), *(("exclude_modules", n) for n in strategy.exclude_modules or ())]:
+    for field, text in [*(("target_modules", n) for n in strategy.target_modules), *(("exclude_modules", n) for n in strategy.exclude_modules or ())]:
+        _layers_named(architecture, field, text)
+        entry = named(text)
+        if entry.name == "layers" and entry.first is not None:
+            continue
+        name = entry.name
         if name == ALL_LINEAR and field == "target_modules":
             continue
         if name == ALL_LINEAR:

@@ -23,7 +23,7 @@ from symsim.inputs.trained import as_named
 from symsim.inputs.tuning import TunedKind, is_trained, named, tunes
 from symsim.ir.block import Block, Tensor
 from symsim.ir.operations import LINEAR, Projection
-from symsim.lowering.adapt import is_target, module_names
+from symsim.lowering.adapt import ALL_LINEAR, is_target, module_names, target_names
 from symsim.lowering.lower import declared_alone
 from symsim.lowering.marked import names_of
 
@@ -40,7 +40,7 @@ def tuned(model: Architecture, strategy: Strategy) -> Architecture:
     made = declared_alone(model)
     blocks = {EMBEDDING: made[EMBEDDING], **{kind: made[spelt(kind)] for kind in model.kind_names()}}
     ends = {0, *inner, model.num_layers}
-    for entry in map(named, (*(strategy.freeze_parameters or ()), *(strategy.trainable_parameters or ()), *(strategy.modules_to_save or ()))):
+    for entry in map(named, _entries(strategy)):
         if entry.first is not None and entry.last is not None:
             ends |= {min(entry.first, model.num_layers), min(entry.last + 1, model.num_layers)}
     runs = list(pairwise(sorted(ends)))
@@ -48,6 +48,12 @@ def tuned(model: Architecture, strategy: Strategy) -> Architecture:
         runs = [run for first, last in runs for run in _cut_around(model, strategy, blocks, first, last)]
     below = strategy.trained_before or any(_trained(strategy, blocks[EMBEDDING], None, model)) or _checkpoint_needs_it(strategy)
     return _with_kinds(model, strategy, blocks, runs, below)
+
+
+def _entries(strategy: Strategy) -> Iterator[str]:
+    """All that names parameters or linear maps of some layers."""
+    options = ("freeze_parameters", "trainable_parameters", "modules_to_save", "target_modules", "exclude_modules")
+    return (entry for option in options for entry in getattr(strategy, option) or ())
 
 
 def _narrow(model: Architecture, strategy: Strategy) -> tuple[int, int]:
@@ -82,16 +88,19 @@ def _trained(strategy: Strategy, block: Block, at: int | None, model: Architectu
 
 
 def _trains(strategy: Strategy, block: Block, at: int, model: Architecture) -> bool:
-    return _adapted(strategy, block, model) or any(_trained(strategy, block, at, model))
+    return bool(_adapted(strategy, block, at, model)) or any(_trained(strategy, block, at, model))
 
 
-def _adapted(strategy: Strategy, block: Block, model: Architecture) -> bool:
-    """Whether a linear map of the block has an adapter."""
-    framework, named_so, excluded = FRAMEWORKS[strategy.fusion], set(strategy.target_modules), set(strategy.exclude_modules or ())
-    linear = [op for op in block.ops if strategy.tuner_type != "full" and op.kind in LINEAR and module_names(op).isdisjoint(excluded)]
+def _adapted(strategy: Strategy, block: Block, at: int | None, model: Architecture) -> frozenset[str]:
+    """The weights of the block's linear maps that have an adapter in layer `at` (None: in no layer)."""
+    framework, named_so, excluded = FRAMEWORKS[strategy.fusion], target_names(strategy.target_modules, at), target_names(strategy.exclude_modules, at)
+    if strategy.tuner_type == "full" or ALL_LINEAR in excluded:
+        return frozenset()
+    linear = [op for op in block.ops if op.kind in LINEAR and module_names(op).isdisjoint(excluded)]
     # a framework may run each of joint maps by itself
     left = [(op, labels) for op in linear if (labels := set(op.of(Projection).labels) - excluded)]
-    return any(is_target(op, strategy, framework, model) or not named_so.isdisjoint(labels) for op, labels in left)
+    adapted = ((op, labels if is_target(op, strategy, framework, model, at) else labels & named_so) for op, labels in left)
+    return frozenset(f"{op.name}/{label}" for op, labels in adapted for label in labels)
 
 
 def _aside(strategy: Strategy, block: Block, at: int, model: Architecture) -> bool:
@@ -127,7 +136,7 @@ def _with_kinds(model: Architecture, strategy: Strategy, blocks: dict[str, Block
         segments += [(part, first, below) for part in parts]
         through = (blocks[k] for part in parts for k in part.kinds if not _aside(strategy, blocks[k], first, model))
         below = below or any(_trains(strategy, block, first, model) for block in through)
-    spelt: dict[tuple[str, frozenset[str], bool, bool, bool], str] = {}
+    spelt: dict[tuple[str, frozenset[str], frozenset[str], bool, bool, bool], str] = {}
     narrow_from, narrow_to = _narrow(model, strategy)
     kinds: dict[str, LayerKind] = {}
     layers: list[Segment] = []
@@ -137,7 +146,7 @@ def _with_kinds(model: Architecture, strategy: Strategy, blocks: dict[str, Block
             block, trains = blocks[kind], _trains(strategy, blocks[kind], at, model)
             aside = _aside(strategy, block, at, model)
             trained = frozenset(t.name for t in block.parameters() if is_trained(strategy, names_of(block, t, model), at))
-            key = (kind, trained, trains, enters, wide)
+            key = (kind, trained, _adapted(strategy, block, at, model), trains, enters, wide)
             if key not in spelt:
                 plain = kind if (trains and enters) else f"{kind}{_WORDS[trains, enters]}"
                 spelt[key] = _free(f"{plain}_wide" if wide else plain, {*kinds, *(model.layer_kinds.keys() - {kind})})
@@ -186,6 +195,6 @@ def trains_anything(model: Architecture, strategy: Strategy) -> bool:
     model = untuned(model)
     blocks = declared_alone(model)
     ends = (block for name, block in blocks.items() if name not in model.layer_kinds)
-    if any(_adapted(strategy, block, model) or any(_trained(strategy, block, None, model)) for block in ends):
+    if any(_adapted(strategy, block, None, model) or any(_trained(strategy, block, None, model)) for block in ends):
         return True
     return any(k.trains for k in tuned(model, strategy).layer_kinds.values() if isinstance(k, TunedKind))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.adapted import excluded, four_bits, frozen_decoder, stored_base, targets, without
+from symsim.importers.adapted import four_bits, frozen_decoder, stored_base
 from symsim.importers.automodel.tables import SECTIONS, SILENT
 from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.fsdp import narrow_gathers
@@ -23,6 +23,7 @@ from symsim.importers.optimizers import OPTIMIZERS, of_class
 from symsim.importers.ranks import NODE, known_variables, variable, world_size
 from symsim.importers.rules import parts_apart, settle, split_sequence
 from symsim.importers.sections import of_sections, referred, under
+from symsim.importers.targets import excluded, targets, without
 from symsim.importers.torchtitan.reader import EMPTIED, SCHEDULES
 from symsim.importers.trainer import OTHER_MODELS
 from symsim.importers.weights import model_of

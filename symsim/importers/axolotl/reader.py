@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut
-from symsim.importers.adapted import Names, adapters, drawn_layers, four_bits, opened, stored_base, targets
+from symsim.importers.adapted import Names, adapters, drawn_layers, four_bits, opened, stored_base
 from symsim.importers.axolotl.tables import HOST, SILENT, WHOLE
 from symsim.importers.compiled import compiled
 from symsim.importers.documents import SAID, balanced, documents_said, free_rows, packed_rows, padded_rows
@@ -24,6 +24,7 @@ from symsim.importers.presets import with_deepspeed
 from symsim.importers.ranks import known_variables, spread
 from symsim.importers.rules import padded_vocabulary, parts_apart, settle
 from symsim.importers.sections import of_sections
+from symsim.importers.targets import some_layers, targets
 from symsim.importers.trainer import OTHER_MODELS, autocast, buckets, checkpoints_on_host, update
 from symsim.importers.weights import model_of
 from symsim.inputs.architecture import Architecture
@@ -166,6 +167,7 @@ def _tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | No
         keys.note("adapter", "not_modelled", "tuner_type", f"{adapter} is timed as LoRA, whose products are others")
     if keys.flag("peft_use_dora", False, to="use_dora"):
         strategy["use_dora"] = True
+    some_layers(keys, "peft_layers_to_transform", strategy, architecture)
     _experts(keys, strategy, architecture)
 
 

@@ -136,14 +136,20 @@ SILENT: dict[str, Silent] = {
     **silent(
         "not_modelled",
         ADAPTERS,
-        """peft lora_rank_pattern peft_layers_to_transform peft_layers_pattern peft_layer_replication peft_trainable_token_indices
+        """peft lora_rank_pattern peft_layer_replication peft_trainable_token_indices
         peft_ensure_weight_tying relora mora""",
     ),
     **silent("no_cost_effect", "what adapters begin as, or a factor of theirs", "peft_init_lora_weights lora_alpha_pattern lora_fan_in_fan_out"),
     **silent("no_cost_effect", "read of replicas with adapters", "peft_autocast_adapter_dtype"),
     **silent("no_cost_effect", "read with adapter alone", "lora_r lora_dropout lora_target_modules lora_target_linear lora_modules_to_save"),
-    **silent("no_cost_effect", "read with adapter alone", "lora_target_parameters peft_use_dora load_in_8bit load_in_4bit quantize_moe_experts"),
+    **silent(
+        "no_cost_effect",
+        "read with adapter alone",
+        "lora_target_parameters peft_use_dora peft_layers_to_transform",
+    ),
+    **silent("no_cost_effect", "read with adapter alone", "load_in_8bit load_in_4bit quantize_moe_experts"),
     **silent("no_cost_effect", "adapters rest all else", "unfrozen_parameters"),
+    **silent("no_cost_effect", "what the modules of layers are called", "peft_layers_pattern"),
     **silent("no_cost_effect", "how adapters are loaded", "lora_on_cpu qlora_sharded_model_loading relora_prune_ratio relora_prune_method"),
     **silent("no_cost_effect", "how adapters are loaded", "relora_cpu_offload relora_warmup_steps"),
     **silent("not_modelled", "an adapter's rows of the embedding in one function: passes over them", "lora_embedding_kernel"),

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from symsim.importers.adapted import Names, adapters, excluded
+from symsim.importers.adapted import Names, adapters
 from symsim.importers.keys import Keys
+from symsim.importers.targets import excluded
 
 if TYPE_CHECKING:
     from symsim.inputs.architecture import Architecture

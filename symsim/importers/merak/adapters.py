@@ -11,6 +11,7 @@ from typing import Any
 
 from symsim.importers.adapted import Names, adapters, biases
 from symsim.importers.keys import Given, Keys, Silent, Unresolved, silent
+from symsim.importers.targets import excluded, some_layers
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.reading import read_json
 
@@ -33,10 +34,11 @@ LORA: dict[str, Silent] = {
             loftq_config eva_config corda_config peft_version"""
         ),
     ),
+    **silent("no_cost_effect", "what the modules of layers are called", _inside("layers_pattern")),
     **silent(
         "not_modelled",
-        "adapters in some layers, or of other ranks in some: all targets have one of the same rank here",
-        _inside("layers_to_transform layers_pattern rank_pattern exclude_modules"),
+        "adapters of other ranks in some linear maps: all targets have one of the same rank here",
+        _inside("rank_pattern"),
     ),
 }
 
@@ -70,6 +72,8 @@ def tuned(keys: Keys, strategy: dict[str, Any], model: Architecture | None) -> N
         keys.refuse(named[0], f"Merak has adapters without tensor parallelism alone (core/pipeline/module.py); give tp=1, not {strategy['tp']}")
         return
     adapters(keys, strategy, model, _NAMES)
+    some_layers(keys, f"{KEY}.layers_to_transform", strategy, model)
+    excluded(keys, f"{KEY}.exclude_modules", strategy, model)
     biases(keys, f"{KEY}.bias", strategy, model)
     if keys.flag(f"{KEY}.use_dora", False, to="use_dora"):
         strategy["use_dora"] = True

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.adapted import Names, adapters, excluded
+from symsim.importers.adapted import Names, adapters
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.megatron.handed import handed
 from symsim.importers.megatron.source import Source, put_field
 from symsim.importers.nemo_rl.tables import MEGATRON, OF_MEGATRON, SILENT
+from symsim.importers.targets import excluded
 
 if TYPE_CHECKING:
     from symsim.inputs.architecture import Architecture

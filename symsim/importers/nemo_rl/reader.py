@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.adapted import Names, adapters, excluded
+from symsim.importers.adapted import Names, adapters
 from symsim.importers.documents import SAID, documents_said, fitting, free_rows
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
 from symsim.importers.job import Job
@@ -23,6 +23,7 @@ from symsim.importers.optimizers import OPTIMIZERS, of_class
 from symsim.importers.ranks import known_variables, variable, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections, referred, under
+from symsim.importers.targets import excluded
 from symsim.importers.weights import model_of
 from symsim.inputs.reading import read_yaml
 

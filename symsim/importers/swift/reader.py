@@ -21,9 +21,7 @@ from symsim.importers.adapted import (
     frozen_decoder,
     leading_layers,
     opened,
-    pattern_targets,
     stored_base,
-    targets,
 )
 from symsim.importers.adapted import adapters as with_adapters
 from symsim.importers.assumed import ALLOCATOR, allocator
@@ -44,6 +42,7 @@ from symsim.importers.swift.reading import Reading
 from symsim.importers.swift.sections import ASIDE, expanded, further_arguments
 from symsim.importers.swift.tables import ENVIRONMENT, WEIGHTS_OF_LOSSES, other_models, silent_keys
 from symsim.importers.swift.trainer import cast_adapters, of_trainer
+from symsim.importers.targets import pattern_targets, targets
 from symsim.importers.trainer import TRAINER
 from symsim.inputs.strategies import LARGEST_WORLD
 

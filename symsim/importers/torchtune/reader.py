@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut, nearest
-from symsim.importers.adapted import stored_base, targets
+from symsim.importers.adapted import stored_base
 from symsim.importers.assumed import deterministic
 from symsim.importers.compiled import of_compiler
 from symsim.importers.documents import SAID, documents_said, packed_rows
@@ -21,6 +21,7 @@ from symsim.importers.optimizers import OPTIMIZERS, of_class
 from symsim.importers.ranks import NODE, known_variables, variable, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections, referred, under
+from symsim.importers.targets import targets
 from symsim.importers.torchtune.tables import SECTIONS, SILENT, model_named, of_checkpoints
 from symsim.importers.trainer import OTHER_MODELS
 from symsim.inputs.models import load_model

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut
-from symsim.importers.adapted import excluded, targets, without
 from symsim.importers.assumed import deterministic
 from symsim.importers.documents import balanced, documents_said, fitting, free_rows
 from symsim.importers.fsdp import HOST_PARAMETERS, host_states
@@ -23,6 +22,7 @@ from symsim.importers.ranks import NODE
 from symsim.importers.rules import settle
 from symsim.importers.sections import under
 from symsim.importers.shell.scope import Word
+from symsim.importers.targets import excluded, targets, without
 from symsim.importers.verl.hydra import read_overrides
 from symsim.importers.verl.megatron import of_megatron
 from symsim.importers.verl.tables import ACTOR, MODEL, SECTIONS, SILENT, SUPERVISED

@@ -1,0 +1,211 @@
+"""Which linear maps have adapters: by lists of names, by patterns of whole names, and in some layers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from symsim.errors import cut
+from symsim.importers.keys import Keys
+from symsim.importers.parameters import consecutive, whole_modules
+from symsim.inputs.architecture import Architecture
+
+EVERY = ("all", "all-linear", "all_linear")
+# one product here, which has one adapter, under the names of its parts and of modelling code that joins them
+_JOINT = {
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "Wqkv", "c_attn", "linear_qkv"), "linear_qkv"),
+    **dict.fromkeys(("gate_proj", "up_proj", "gate_up_proj", "linear_fc1"), "linear_fc1"),
+}
+# modelling code with names of its own for the linear maps of a layer (gpt2, gpt_neox, opt, internlm and their like)
+_OF_OTHERS: dict[str, tuple[str, ...]] = {
+    "c_proj": ("o_proj", "down_proj"),
+    **dict.fromkeys(("dense", "out_proj", "wo"), ("o_proj",)),
+    **dict.fromkeys(("c_fc", "dense_h_to_4h", "fc1", "fc_in"), ("up_proj",)),
+    **dict.fromkeys(("dense_4h_to_h", "fc2", "fc_out", "w2"), ("down_proj",)),
+    "w1": ("gate_proj",),
+    "w3": ("up_proj",),
+    "wqkv": ("query_key_value",),
+    # Megatron-Core's latent attention without a rank of queries
+    "linear_q_proj": ("q_proj",),
+}
+# experts of modelling code, as adapters' libraries name their modules or parameters (peft target_parameters)
+_EXPERTS = {
+    **dict.fromkeys(("experts.gate_up_proj", "experts.up_proj", "experts.gate_proj", "experts.w1", "experts.w3"), "moe.experts.fc1"),
+    **dict.fromkeys(("experts.down_proj", "experts.w2"), "moe.experts.fc2"),
+}
+_ALTERNATIVES = re.compile(r"\(([\w|]{1,200})\)(\w{0,40})")
+_MOST_ENTRIES = 64
+_MARKS = frozenset("()[]*\\|^$")  # of patterns, which a list of names has not
+
+
+def is_pattern(keys: Keys, key: str) -> bool:
+    value = keys.given[key].value if keys.has(key) else None
+    return isinstance(value, str) and not _MARKS.isdisjoint(value)
+
+
+def without(lost: Iterable[str], found: Iterable[str]) -> str:
+    """What a row says of names that mean no linear map, beside what is adapted."""
+    why = "all linear maps have adapters in their place" if EVERY[-1] in found else "no adapters beside them"
+    return f"no linear map here is called {', '.join(lost)}: {why}"
+
+
+def targets(asked: Iterable[str], strategy: dict[str, Any], architecture: Architecture | None) -> tuple[list[str], list[str]]:
+    """The linear maps that names mean here, and the names that mean none; all where nothing is left."""
+    found: list[str] = []
+    lost: list[str] = []
+    known = known_maps(architecture)
+    te = strategy.get("fusion", "te") == "te"
+    for text in asked:
+        named = [_meant(word, known, te) for word in words(text)]
+        if not any(named):
+            lost.append(text)
+        found += [name for names in named for name in names]
+        if not _ALTERNATIVES.search(text):
+            lost += [word for word, names in zip(words(text), named) if not names and any(named)]
+    return list(dict.fromkeys(found)) or ["all_linear"], lost
+
+
+def pattern_targets(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None) -> None:
+    """Adapters beside the linear maps whose whole names a pattern matches (peft tuners/tuners_utils.py check_target_module_exists)."""
+    text = str(keys.given[key].value)
+    if architecture is None:
+        strategy["target_modules"], lost = targets([text], strategy, architecture)
+        why = "of an unknown model the names in the pattern"
+        keys.note(key, "not_modelled" if lost else "mapped", "target_modules", f"no linear map here is called {', '.join(lost)}" if lost else why)
+        return
+    weights, others = _weights(architecture, str(strategy.get("fusion", "te")))
+    found, every = (whole_modules(pattern, weights, architecture) for pattern in (text, ".*"))
+    known, te = known_maps(architecture), strategy.get("fusion", "te") == "te"
+    apart = {_leaf(weight) for weight in {*others, *every} - found.keys()}
+    held: dict[str, set[int | None]] = {}
+    whole: dict[str, set[int | None]] = {}
+    for weight, layers in found.items():
+        for name in [weights[weight]] if _leaf(weight) in apart else _meant(_leaf(weight), known, te):
+            held.setdefault(name, set()).update(layers)
+            whole.setdefault(name, set()).update(every[weight])
+    if held:
+        names = [entry for name, layers in held.items() for entry in ([name] if layers == whole[name] else _in_layers([name], layers))]
+        _some_layers(keys, key, strategy, names, list(held))
+    else:
+        strategy["target_modules"] = ["all_linear"]
+        keys.note(key, "not_modelled", "target_modules", f"no linear map here is called {cut(text)}: all have adapters in their place")
+
+
+def some_layers(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None) -> None:
+    """Adapters in the layers of these numbers alone (peft layers_to_transform)."""
+    value = keys.given[key].value if keys.has(key) else None
+    if value is None or value == "":
+        return
+    layers = [one for one in (value if isinstance(value, (list, tuple)) else [value]) if type(one) is int and one >= 0]
+    if not layers or (isinstance(value, (list, tuple)) and len(layers) < len(value)):
+        raise keys.wrong(key, "a layer's number, or a list of them")
+    if architecture is None:
+        keys.note(key, "not_modelled", "target_modules", "of a known model alone: all layers have adapters here")
+        return
+    inside = [one for one in layers if one < architecture.num_layers]
+    if not inside:
+        keys.refuse(key, f"there are layers 0 to {architecture.num_layers - 1}, and so no adapters")
+        return
+    names = strategy["target_modules"]
+    _some_layers(keys, key, strategy, _in_layers(names, inside) if len({*inside}) < architecture.num_layers else names, names)
+
+
+def _some_layers(keys: Keys, key: str, strategy: dict[str, Any], names: list[str], everywhere: list[str]) -> None:
+    strategy["target_modules"] = names if len(names) <= _MOST_ENTRIES else everywhere
+    if len(names) > _MOST_ENTRIES:
+        keys.note(key, "not_modelled", "target_modules", "adapters in some layers, of too many ranges to be told: all have them here")
+    else:
+        keys.note(key, to="target_modules")
+
+
+def _in_layers(names: Iterable[str], layers: Iterable[int | None]) -> list[str]:
+    """Entries of target_modules."""
+    runs = consecutive(sorted({one for one in layers if one is not None}))
+    return [f"layers.{a}-{b}" + ("" if name == EVERY[-1] else f".{name}") for name in names for a, b in runs]
+
+
+def _leaf(weight: str) -> str:
+    return weight.removesuffix(".weight").rsplit(".", 1)[-1]
+
+
+def _weights(architecture: Architecture, fusion: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The weights of the linear maps that all_linear means, and the operations that they are in; the same of other linear maps."""
+    from symsim.frameworks.choices import FRAMEWORKS
+    from symsim.inputs.strategy import Strategy
+    from symsim.ir.operations import LINEAR
+    from symsim.lowering.adapt import is_target
+    from symsim.lowering.lower import declared_alone
+
+    framework, strategy = FRAMEWORKS[fusion], Strategy(tuner_type="lora")
+    meant, others = dict[str, str](), dict[str, str]()
+    for block in declared_alone(architecture).values():
+        for op in (op for op in block.ops if op.kind in LINEAR):
+            own = {t.name: op.name for t in block.parameters() if t.name in op.inputs and t.role != "bias"}
+            (meant if is_target(op, strategy, framework, architecture, None) else others).update(own)
+    return meant, others
+
+
+def excluded(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None) -> None:
+    """Linear maps that patterns of names take out of those with adapters."""
+    asked = keys.texts(key, [], to="exclude_modules")
+    if not asked:
+        return
+    if architecture is None:
+        keys.note(key, "not_modelled", "exclude_modules", "of a known model alone: all that target_modules names have adapters")
+        return
+    known = known_maps(architecture)
+    names = [word.strip(".*$^()").rsplit(".", 1)[-1] for text in asked for word in words(text)]
+    parts = [name for name in names if strategy.get("fusion", "te") == "te" and _JOINT.get(name, name) != name and _JOINT[name] in known]
+    found = [one for name in names if name not in parts for one in known.get(name, ())]
+    if found:
+        strategy["exclude_modules"] = list(dict.fromkeys(found))
+    if parts:
+        keys.note(key, "not_modelled", "exclude_modules", f"{', '.join(parts)}: part of one product, which has one adapter")
+    elif not found:
+        keys.note(key, "no_cost_effect", why="no linear map of the decoder's is called so")
+
+
+def words(text: str) -> list[str]:
+    """The names in a list of them, or in a pattern, which is not run: `(mlp|self_attn).(up|down)_proj` is up_proj and down_proj."""
+    if not _ALTERNATIVES.search(text):
+        return text.replace(",", " ").split()
+    made = [word + suffix for group, suffix in _ALTERNATIVES.findall(text) if suffix for word in group.split("|") if word]
+    rest = _ALTERNATIVES.sub(" ", text)
+    return made + [word for word in re.findall(r"\w+", rest) if word.endswith("_proj")] or [text.rsplit("(", 1)[-1].rstrip(")$").split("|")[0]]
+
+
+def _meant(text: str, known: Mapping[str, tuple[str, ...]], te: bool) -> tuple[str, ...]:
+    """The linear maps that a name means."""
+    if text in EVERY:
+        return ("all_linear",)
+    cleaned = text.strip(".*$^()")
+    of_experts = next((known[to] for name, to in _EXPERTS.items() if cleaned.endswith(name) and to in known), None)
+    if of_experts is not None and "shared" not in cleaned:
+        return of_experts
+    name = cleaned.rsplit(".", 1)[-1]
+    joint = _JOINT.get(name, name)
+    if te and joint in known:
+        return (joint,)
+    found = known.get(name) or known.get(joint) or ()
+    return found or tuple(dict.fromkeys(one for other in _OF_OTHERS.get(name, ()) for one in _meant(other, known, te)))
+
+
+def known_maps(architecture: Architecture | None) -> dict[str, tuple[str, ...]]:
+    """By names of the linear maps of a model, what they are called here: a part of what is one product in some layers by all the products
+    that it is in. Those that most models have where none is known."""
+    if architecture is None:
+        names = "linear_qkv linear_proj linear_fc1 linear_fc2 q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"
+        return {name: (name,) for name in names.split()}
+    from symsim.ir.operations import LINEAR, Projection
+    from symsim.lowering.adapt import module_names
+    from symsim.lowering.lower import declared_alone
+
+    linear = [op for block in declared_alone(architecture).values() for op in block.ops if op.kind in LINEAR]
+    named = (name for op in linear for name in (*op.of(Projection).labels, *module_names(op)) if name != "lm_head")
+    known: dict[str, tuple[str, ...]] = {name: (name,) for name in named}
+    for label in {label for op in linear for label in op.of(Projection).labels}:
+        own = [op for op in linear if label in op.of(Projection).labels]
+        if any(len(op.of(Projection).labels) > 1 and (op.of(Projection).fused or op.einsums[0].chosen) for op in own):
+            known[label] = tuple(dict.fromkeys(op.name for op in own))
+    return known
