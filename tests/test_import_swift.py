@@ -416,6 +416,16 @@ def test_patterns_leave_out_experts_that_are_no_modules() -> None:
         check(found.architecture, found.placed())  # refuses names beside which peft puts no adapters
 
 
+@pytest.mark.parametrize(
+    "pattern", [r"((a+)+)+$", r"[a-z_.\d]*[a-z_.\d]*[a-z_.\d]*x9", ".?" * 40 + "x9", "(.|..)" * 30 + "x9", "a" * 500, r"a{9999}", r"(?P<x>a)\1"]
+)
+def test_patterns_that_take_too_long_or_are_other_ones_are_not_run(pattern: str) -> None:
+    """How long they would take is reckoned from the pattern itself."""
+    for option in ("--tuner_type full --freeze_parameters_regex", "--tuner_type lora --target_regex"):
+        found = rows(job(f"swift sft --model Qwen/Qwen3-8B {option} {pattern}"))
+        assert found[option.rpartition("--")[2]].fate == "not_modelled"
+
+
 def test_one_linear_map_of_a_layer_is_that_alone() -> None:
     maps = "model.layers.3.mlp.down_proj decoder.layers.4.self_attention.linear_qkv"
     found = job(f"megatron sft --tuner_type full --model Qwen/Qwen3-8B --freeze_parameters {maps}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from time import process_time
 
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.trained import respelt
@@ -52,8 +53,15 @@ _LAYER = re.compile(r"model\.layers\.\d+\.")
 # what is run of a pattern: characters and classes of them, repeated or not, and groups that are not
 _ONE = r"(?:\\[.dw]|\[\^?(?:\\[.dw]|[\w.\-])+\]|[\w.\-/])"
 _PATTERN = re.compile(rf"(?:{_ONE}[*+?]?|\(\?[:!]|[()|^$])*")
-_STEP = re.compile(rf"{_ONE}(?P<many>[*+])|{_ONE}\??|(?P<opens>\((?:\?[:!])?)|(?P<closes>\))|(?P<or>\|)|[\^$]")
-_LONGEST, _REPEATED = 400, 3  # characters of a pattern, and how often one way through it may repeat
+_STEP = re.compile(rf"(?P<one>{_ONE})(?P<often>[*+?]?)|(?P<opens>\((?:\?[:!])?)|(?P<closes>\))|(?P<or>\|)|[\^$]")
+_DIGITS = ("\\d", "[\\d]", "[0-9]")
+# what is tried with a pattern: so many ways through a name, and so many seconds for all names together
+_NAME, _NUMBER, _MOST_WAYS, _SECONDS = 60, 3, 4 * 60**3, 2.0
+_LONGEST = 400
+
+
+class _Slow(Exception):
+    """A pattern that takes too long."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ def of_beginnings(asked: Iterable[str], architecture: Architecture) -> tuple[lis
 
 def of_patterns(asked: Iterable[str], architecture: Architecture, at_start: bool = False) -> tuple[list[str], list[str]]:
     """What a pattern finds in names, at_start: from their first letters on; and the patterns that find nothing, or that are not run here, as
-    they repeat what is repeated or are no patterns."""
+    they take too long or are no patterns."""
     compiled = [(text, _compiled(text)) for text in asked]
     finds = [(text, (lambda _: False) if p is None else _finds(p.match if at_start else p.search)) for text, p in compiled]
     return _named(architecture, finds)
@@ -90,16 +98,18 @@ def of_modules(asked: Iterable[str], architecture: Architecture) -> tuple[list[s
 
 def whole_modules(pattern: str, weights: Container[str], architecture: Architecture) -> dict[str, set[int | None]]:
     """Of these weights, by symsim's names, those of modules whose whole name the pattern matches, with their layers; none where it is not run."""
-    compiled, found = _compiled(pattern), dict[str, set[int | None]]()
-    for names in _every(respelt(architecture)) if compiled is not None else ():
-        for name, of in names.items():
-            if compiled is not None and compiled.fullmatch(name.rpartition(".")[0]):
-                for p in of:
-                    if p.own in weights:
-                        found.setdefault(p.own, set()).add(p.at)
-        if found:
-            break
-    return found
+    compiled = _compiled(pattern)
+    if compiled is None:
+        return {}
+    holds = _finds(compiled.fullmatch)
+    try:
+        for names in _every(respelt(architecture)):
+            held = [p for name, of in names.items() if holds(name.rpartition(".")[0]) for p in of if p.own in weights]
+            if held:
+                return {own: {p.at for p in held if p.own == own} for own in dict.fromkeys(p.own for p in held)}
+    except _Slow:
+        pass
+    return {}
 
 
 def modules(architecture: Architecture) -> tuple[list[str], list[str]]:
@@ -122,12 +132,19 @@ def _in_module(text: str, name: str) -> bool:
 
 
 def _finds(look: Callable[[str], object]) -> Callable[[str], bool]:
-    return lambda name: look(name) is not None
+    end = process_time() + _SECONDS
+
+    def holds(name: str) -> bool:
+        if process_time() > end:
+            raise _Slow
+        return look(name) is not None
+
+    return holds
 
 
 def _compiled(text: str) -> re.Pattern[str] | None:
     """A pattern that ends in time."""
-    if len(text) > _LONGEST or not _PATTERN.fullmatch(text) or _repeats(text) > _REPEATED:
+    if len(text) > _LONGEST or not _PATTERN.fullmatch(text) or _ways(text) > _MOST_WAYS:
         return None
     try:
         return re.compile(text)
@@ -135,21 +152,22 @@ def _compiled(text: str) -> re.Pattern[str] | None:
         return None
 
 
-def _repeats(text: str) -> int:
-    """How often the way through a pattern that repeats most does so."""
-    ways = [(0, 0)]  # of every group that is open, of its most and of its present alternative
+def _ways(text: str) -> int:
+    """How many ways through a name a pattern may try before it gives up, about: what repeats may end anywhere, and alternatives add up."""
+    started = text.startswith(("^", ".*", ".+"))
+    open_groups = [(0, 1)]  # of each its alternatives so far, and the present one
     for step in _STEP.finditer(text):
-        most, now = ways[-1]
+        before, now = open_groups[-1]
         if step["opens"]:
-            ways.append((0, 0))
-        elif step["closes"] and len(ways) > 1:
-            ways.pop()
-            ways[-1] = (ways[-1][0], ways[-1][1] + max(most, now))
+            open_groups.append((0, 1))
+        elif step["closes"] and len(open_groups) > 1:
+            open_groups.pop()
+            open_groups[-1] = (open_groups[-1][0], open_groups[-1][1] * (before + now))
         elif step["or"]:
-            ways[-1] = (max(most, now), 0)
-        elif step["many"]:
-            ways[-1] = (most, now + 1)
-    return max(max(way) for way in ways)
+            open_groups[-1] = (before + now, 1)
+        elif step["often"]:
+            open_groups[-1] = (before, now * (2 if step["often"] == "?" else _NUMBER if step["one"] in _DIGITS else _NAME))
+    return sum(sum(group) for group in open_groups) * (1 if started else _NAME)
 
 
 def _named(architecture: Architecture, asked: Iterable[tuple[str, Callable[[str], bool]]]) -> tuple[list[str], list[str]]:
@@ -158,7 +176,10 @@ def _named(architecture: Architecture, asked: Iterable[tuple[str, Callable[[str]
     found: set[_Parameter] = set()
     lost = []
     for text, holds in asked:
-        own = next((f for names in every if (f := {p for name, of in names.items() if holds(name) for p in of})), None)
+        try:
+            own = next((f for names in every if (f := {p for name, of in names.items() if holds(name) for p in of})), None)
+        except _Slow:
+            own = None
         if own is None:
             lost.append(text)
         else:
