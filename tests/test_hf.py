@@ -309,10 +309,10 @@ def test_biases_and_norms_that_a_key_adds(model_type: str, key: str, more: int) 
     ],
 )
 def test_heads_of_another_width_are_read(model_type: str, maps: int) -> None:
-    """transformers 5.24 takes config.head_dim wherever a config has one: 2 more columns of queries, keys, values and rows of the output."""
+    """transformers 5.24 takes config.head_dim wherever a config has one: 4 more columns of queries, keys, values and rows of the output."""
     config = small(model_type) | {"num_key_value_heads": 32}
-    narrow, wide = (derive(read(config | {"head_dim": width}), Strategy()).value("N_attention") for width in (40, 42))
-    heads = 4 * 32 * 2
+    narrow, wide = (derive(read(config | {"head_dim": width}), Strategy()).value("N_attention") for width in (40, 44))
+    heads = 4 * 32 * 4
     biases = {"phi": 3, "gte": 3, "phi4_multimodal": 0, "qwen2_5_omni_text": 3}.get(model_type, 0)
     assert wide - narrow == heads * (maps * 2048 + biases)
 

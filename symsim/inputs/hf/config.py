@@ -114,16 +114,17 @@ class Config:
         """The key as this config spells it, and its value or transformers' default."""
         names = (*self.spelling.names.get(key, ()), key)
         read = [name for name in names if name not in self.spelling.unread]
-        sizes = {name: value for name in read if isinstance(value := self.values.get(name), int)}
-        if len(set(sizes.values())) > 1:
-            said = " and ".join(f"'{name}' is {json.dumps(value)}" for name, value in sizes.items())
-            what = "setting" if any(isinstance(value, bool) for value in sizes.values()) else "size"
-            raise InputError(f"{self.where}: key {said}, which are two names of one {what}; give one of them.")
-        for name in names:
+        said = {name: self.values[name] for name in read if name in self.values}
+        if any(value != other for value in said.values() for other in said.values()):
+            shown = " and ".join(f"'{name}' is {json.dumps(value):.60}" for name, value in said.items())
+            what = "size" if all(isinstance(value, int) and not isinstance(value, bool) for value in said.values()) else "setting"
+            raise InputError(f"{self.where}: key {shown}, which are two names of one {what}; give one of them.")
+        for name in dict.fromkeys((*read, key)):
             if name in self.values:
-                targets = self.used.setdefault(name, [])
-                if self.target and self.target not in targets:
-                    targets.append(self.target)
+                for same in said or (name,):
+                    targets = self.used.setdefault(same, [])
+                    if self.target and self.target not in targets:
+                        targets.append(self.target)
                 return name, self.values[name]
         default = self.spelling.defaults.get(key, COMMON.get(key, _ABSENT))
         if default is _ABSENT:
@@ -174,6 +175,13 @@ class Config:
         if length is not None and len(value) != length:
             raise InputError(f"{self.where}: key '{name}' has {len(value)} entries, but there are {length} layers.")
         return list(value)
+
+    def follows(self, key: str, value: Any, of: str) -> None:
+        """Refuse a key that transformers writes beside those it follows from, and takes from a file in their place, where it says otherwise."""
+        if self.values.get(key, value) != value:
+            raise self.refuse(key, f"{of}, which is {value}", self.values[key])
+        if key in self.values:
+            self.notes[key] = f"checked: {of}"
 
     def has(self, key: str) -> bool:
         return any(name in self.values for name in (*self.spelling.names.get(key, ()), key))

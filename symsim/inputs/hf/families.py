@@ -31,6 +31,7 @@ from symsim.inputs.hf.fields import (
     TWO_NORMS,
     after_first,
     alternating,
+    dbrx_width,
     dots_windows,
     ernie_ffns,
     experts,
@@ -46,10 +47,6 @@ from symsim.inputs.hf.fields import (
     narrower,
     qwen3_next_mixers,
     qwen_windows,
-    rotary_dim,
-    rotary_fraction,
-    rotary_pct,
-    rotary_scaled,
     shared,
     smollm3_mixers,
     sparse,
@@ -58,6 +55,7 @@ from symsim.inputs.hf.fields import (
     windowed,
 )
 from symsim.inputs.hf.patterns import both_ways_where
+from symsim.inputs.hf.rotary import cut_fraction, rotary_dim, rotary_fraction, rotary_pct, rotary_scaled
 
 # fmt: off
 
@@ -197,7 +195,7 @@ _FIRST: dict[str, Family] = {
                      unread={"hidden_dropout": "not read by PhimoeDecoderLayer",
                              "num_experts_per_tok": "sparsemixer chooses two experts, whatever this says"}),
     "phi": Family({"hidden_act": "gelu_new", "resid_pdrop": 0.0, "embd_pdrop": 0.0, "partial_rotary_factor": 0.5, "qk_layernorm": False},
-                  attention={"qkv_bias": True, "out_bias": True, "rotary_fraction": rotary_fraction,
+                  attention={"qkv_bias": True, "out_bias": True, "rotary_fraction": cut_fraction,
                              "qk_norm": choose("qk_layernorm", "head", "none"),
                              "kv_channels": lambda c: joined(c) if c.flag("qk_layernorm") else head_dim(c)}, mlp=PLAIN | {"bias": True},
                   model=LAYERNORM | {"parallel_block": True, "norms": ("pre_attention",), "lm_head_bias": True,
@@ -208,7 +206,7 @@ _FIRST: dict[str, Family] = {
         attention=SQUARE | {"fused_qkv": True, "clip_qkv": given("attn_config.clip_qkv")}, ffns=sparse,
         moe=experts("ffn_config.moe_num_experts", "ffn_config.ffn_hidden_size",
                     norm_topk_prob=given("ffn_config.moe_normalize_expert_weights")),
-        model={"normalization": "LayerNorm", "hidden_dropout": number("resid_pdrop"), "embedding_dropout": 0.0},
+        model={"hidden_size": dbrx_width, "normalization": "LayerNorm", "hidden_dropout": number("resid_pdrop"), "embedding_dropout": 0.0},
         names={"hidden_size": ("d_model",), "num_hidden_layers": ("n_layers",), "num_attention_heads": ("n_heads",),
                "num_key_value_heads": ("attn_config.kv_n_heads",), "attention_dropout": ("attn_config.attn_pdrop",),
                "num_experts_per_tok": ("ffn_config.moe_top_k",), "hidden_act": ("ffn_config.ffn_act_fn.name",)},
@@ -287,7 +285,7 @@ _FIRST: dict[str, Family] = {
         {"num_key_value_heads": 32, "use_qkv_bias": False, "qk_layernorm": False, "use_parallel_residual": False, "hidden_dropout": 0.0,
          "partial_rotary_factor": 0.25},
         attention=SQUARE | {"qkv_bias": flag("use_qkv_bias"), "qk_norm": choose("qk_layernorm", "per_head", "none"),
-                            "qk_norm_bias": choose("qk_layernorm", False, None), "rotary_fraction": rotary_fraction},
+                            "qk_norm_bias": choose("qk_layernorm", False, None), "rotary_fraction": cut_fraction},
         model=LAYERNORM | {"parallel_block": flag("use_parallel_residual"),
                            "norms": choose("use_parallel_residual", ("pre_attention",), TWO_NORMS),
                            "hidden_dropout": number("hidden_dropout"), "embedding_dropout": 0.0},

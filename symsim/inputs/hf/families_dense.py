@@ -18,7 +18,6 @@ from symsim.inputs.hf.fields import (
     joined,
     minicpm_values,
     qwen_windows,
-    rotary_fraction,
     windowed,
 )
 from symsim.inputs.hf.patterns import (
@@ -31,6 +30,7 @@ from symsim.inputs.hf.patterns import (
     turned_where_windowed,
     where_no_window,
 )
+from symsim.inputs.hf.rotary import cut_fraction, rotary_fraction
 
 # fmt: off
 
@@ -107,7 +107,7 @@ DENSE: dict[str, Family] = {
     "olmo3": Family(attention=BIASED | {"qk_norm": "full"}, mixers=listed(every(4)), model={"norms": ("post_attention", "post_mlp")}),
     "persimmon": Family({"partial_rotary_factor": 0.5},
                         attention=SQUARE | {"num_query_groups": None, "qkv_bias": True, "out_bias": True, "fused_qkv": True,
-                                            "qk_norm": choose("qk_layernorm", "head", "none"), "rotary_fraction": rotary_fraction},
+                                            "qk_norm": choose("qk_layernorm", "head", "none"), "rotary_fraction": cut_fraction},
                         mlp=PLAIN | {"bias": True}, model=LAYERNORM | {"hidden_dropout": lambda c: c.number("hidden_dropout"),
                                                                        "embedding_dropout": 0.0}),
     "vaultgemma": Family(attention=BIASED | {"logit_softcap": given("attn_logit_softcapping")}, mixers=listed(every(2)), heads_divide=True,

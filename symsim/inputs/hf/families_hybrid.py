@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from symsim.inputs.hf.config import Fields, act, choose, flag, integer
 from symsim.inputs.hf.family import Family
-from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, GATED, PLAIN, experts, four_wide, rotary_fraction
+from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, GATED, PLAIN, experts, four_wide
+from symsim.inputs.hf.rotary import rotary_fraction
 from symsim.inputs.hf.state_space import (
     FALCON_MAMBA2,
     JAMBA,
@@ -29,6 +30,7 @@ from symsim.inputs.hf.state_space import (
     typed_mixers,
     without_ffn,
     zamba2_block,
+    zamba2_head_dim,
     zamba2_mixers,
 )
 
@@ -92,8 +94,7 @@ HYBRID: dict[str, Family] = {
         mixers=typed_mixers, ffns=granite_ffns, names={"layer_types": ("layers_block_type",)},
         unread={"mlp_bias": "GraniteMoeHybridMLP has no bias"}),
     "zamba2": Family(
-        # configuration_zamba2.py: heads of twice the model's width together
-        attention={"kv_channels": lambda c: 2 * c.integer("hidden_size") // c.integer("num_attention_heads")},
+        attention={"kv_channels": zamba2_head_dim},
         mlp=GATED | {"ffn_hidden_size": lambda c: c.optional("intermediate_size") or four_wide(c), "bias": flag("add_bias_linear"),
                      "fused_gate_up": True},
         mamba=ZAMBA2_MAMBA, mixers=zamba2_mixers, ffns=without_ffn,
@@ -101,9 +102,8 @@ HYBRID: dict[str, Family] = {
         require={"tie_word_embeddings": (True, "transformers then shares no block either")},
         unread={"use_conv_bias": "the convolution has a bias always",
                 "num_logits_to_keep": "logits of all tokens in training", "use_mem_eff_path": "which code runs the scan",
-                "use_long_context": "sets the angles of rotary positions", "attention_hidden_size": "twice hidden_size",
-                "attention_head_dim": "set by hidden_size", "mamba_headdim": "set by mamba_expand", "kv_channels": "not read by Zamba2Attention",
-                "num_query_groups": "not read by Zamba2Attention", "hybrid_layer_ids": "counted in layers_block_type",
+                "use_long_context": "sets the angles of rotary positions", "kv_channels": "not read by Zamba2Attention",
+                "num_query_groups": "not read by Zamba2Attention",
                 "use_shared_mlp_adapter": "always built", "ffn_hidden_size": "not read by transformers"}),
     "nemotron_h": Family(
         {"vocab_size": 131072, "hidden_size": 4096, "num_hidden_layers": None, "num_attention_heads": 32, "num_key_value_heads": 8,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from symsim.inputs.hf.config import Fields, act, choose, flag, given, integer
 from symsim.inputs.hf.family import Family
-from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, FOUR_NORMS, MLA, QWEN_MOE, SQUARE, TWO_NORMS, after, experts, rotary_fraction, sparse
+from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, FOUR_NORMS, MLA, QWEN_MOE, TWO_NORMS, after, experts, sparse
 from symsim.inputs.hf.patterns import sparse_from
 from symsim.inputs.hf.patterns_heads import lfm3_mixers
 from symsim.inputs.hf.patterns_mixers import (
@@ -30,6 +30,7 @@ from symsim.inputs.hf.patterns_mixers import (
     olmo_mixers,
     saved_as,
 )
+from symsim.inputs.hf.rotary import rotary_fraction
 
 # fmt: off
 
@@ -110,7 +111,7 @@ _HY_V4 = Family(
 
 MIXING: dict[str, Family] = {
     "olmo_hybrid": Family(
-        attention=BIASED | SQUARE | {"qk_norm": "full"}, linear=OLMO_DELTA_NET, mixers=olmo_mixers,
+        attention=BIASED | {"qk_norm": "full"}, linear=OLMO_DELTA_NET, mixers=olmo_mixers,
         unread={"linear_allow_neg_eigval": "a factor of the state's gates",
                 **dict.fromkeys(("linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"),
                                 "initial weights")}),

@@ -21,13 +21,13 @@ from symsim.inputs.hf.fields import (
     full,
     limited_groups,
     limited_topk,
-    rotary_fraction,
     shared,
     sparse,
     stepped,
 )
 from symsim.inputs.hf.patterns import always, cohere_moe_windows, every, granite_rope, listed, sparse_from, starting, turned_where_windowed
 from symsim.inputs.hf.patterns_heads import beam_mixers, flint_ffns, flint_windows, laguna_mixers, mimo_mixers, normed_experts, step_ffns, step_mixers
+from symsim.inputs.hf.rotary import rotary_fraction
 
 # fmt: off
 
@@ -97,7 +97,8 @@ SPARSE: dict[str, Family] = {
     "flex_olmo": Family(
         attention=BIASED | {"qk_norm": "full"}, model={"norms": ("post_attention", "post_mlp")}, ffns=sparse,
         moe=experts("num_experts", "intermediate_size", norm_topk_prob=flag("norm_topk_prob"))),
-    "glm4_moe_lite": Family(attention=MLA, moe=DEEPSEEK_MOE, ffns=sparse_from(1), unread=_MLA_UNREAD | _ROUTER),
+    "glm4_moe_lite": Family(attention=MLA, moe=DEEPSEEK_MOE, ffns=sparse_from(1),
+                            unread={k: why for k, why in _MLA_UNREAD.items() if k != "head_dim"} | _ROUTER),
     "granitemoe": Family(attention=BIASED, moe=_GRANITE, ffns=sparse),
     "granitemoeshared": Family(attention=BIASED, moe=_GRANITE_SHARED, ffns=sparse),
     "granitemoe_swa": Family(attention=BIASED | {"sinks": True}, moe=_GRANITE_SHARED, ffns=sparse, mixers=granite_rope(starting(4))),
@@ -109,7 +110,8 @@ SPARSE: dict[str, Family] = {
         attention=BIASED | {"qk_norm": "head"}, mlp=GATED | {"bias": flag("mlp_bias")}, ffns=sparse_from(1),
         moe=experts("num_experts", "moe_intermediate_size", **_SIGMOID, moe_router_enable_expert_bias="buffer",
                     shared_expert_bias=flag("mlp_bias"),
-                    moe_shared_expert_intermediate_size=shared("num_shared_experts", "moe_intermediate_size")),
+                    # modeling_hy_v3.py, HYV3MLP: a width of 0 is none given
+                    moe_shared_expert_intermediate_size=shared("num_shared_experts", "moe_intermediate_size", without="intermediate_size")),
         unread={"router_scaling_factor": "scale, clamp or noise, elementwise", "enable_moe_fp32_combine": "two casts"} | _ROUTER),
     "kolibri1": Family(
         attention={"qk_norm": "head"}, mixers=turned_where_windowed(every(5)), ffns=sparse, model={"norms": FOUR_NORMS},

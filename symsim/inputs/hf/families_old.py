@@ -6,7 +6,8 @@ from symsim.inputs.architecture import LayerKind
 from symsim.inputs.hf.config import Config, choose, flag, integer, number
 from symsim.inputs.hf.families_encoder import AFTER, TIED, unless_decoder
 from symsim.inputs.hf.family import Family
-from symsim.inputs.hf.fields import FUSED_MHA, LAYERNORM, PLAIN, SQUARE, four_wide, gpt_rotary, rotary_pct
+from symsim.inputs.hf.fields import FUSED_MHA, LAYERNORM, PLAIN, SQUARE, four_wide
+from symsim.inputs.hf.rotary import cut_pct, gpt_rotary
 
 # fmt: off
 
@@ -79,7 +80,7 @@ OLD: dict[str, Family] = {
         names={"hidden_act": ("activation_function",)}, unread={"attention_layers": "attention_types written out"}),
     "gpt_neox_japanese": Family(
         {"rotary_pct": 1.0},
-        attention=FUSED_MHA | {"rotary_fraction": rotary_pct}, mixers=last_biased,
+        attention=FUSED_MHA | {"rotary_fraction": cut_pct}, mixers=last_biased,
         mlp=PLAIN | {"ffn_hidden_size": lambda c: c.integer("hidden_size") * c.integer("intermediate_multiple_size")},
         model=LAYERNORM | {"hidden_dropout": number("hidden_dropout"), "embedding_dropout": 0.0},
         unread={"partial_rotary_factor": "not read by transformers: rotary_pct is"}, heads_divide=True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from symsim.errors import InputError
@@ -36,6 +36,14 @@ def minicpm_values(c: Config) -> int:
     return c.optional("v_head_dim") or c.integer("hidden_size") // c.integer("num_attention_heads")
 
 
+def dbrx_width(c: Config) -> int:
+    """configuration_dbrx.py: experts are as wide as d_model, of which hidden_size is a name only when they have been sized."""
+    width, sized = c.integer("hidden_size"), c.spelling.defaults["d_model"]
+    if c.values.get("d_model") is None and width != sized:
+        raise c.refuse("hidden_size", f"given as d_model, by which experts are sized ({sized} without it)", width)
+    return width
+
+
 def falcon_groups(c: Config) -> int | None:
     """modeling_falcon.py, FalconAttention: num_kv_heads counts in the new decoder only."""
     heads, groups = c.integer("num_attention_heads"), c.optional("num_kv_heads")
@@ -43,56 +51,6 @@ def falcon_groups(c: Config) -> int | None:
     if c.flag("new_decoder_architecture"):
         return groups if groups != heads else None
     return 1 if multi_query else None
-
-
-_ROPE = ("rope_parameters", "rope_scaling")
-
-
-def rotary_fraction(c: Config, outside: str = "partial_rotary_factor") -> float:
-    """partial_rotary_factor stands at the top level (under the name `outside`), or inside the rope dictionary since transformers 5."""
-    for place in _ROPE:
-        inner = c.values.get(place)
-        if isinstance(inner, Mapping) and "partial_rotary_factor" in inner:
-            value = inner["partial_rotary_factor"]
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise c.refuse(f"{place}.partial_rotary_factor", "a number from 0 to 1", value)
-            c.notes[place] = "only its partial_rotary_factor counts: attention.rotary_fraction"
-            return in_pairs(_head(c), float(value))
-    return in_pairs(_head(c), c.number(outside))
-
-
-def in_pairs(head: int, part: float) -> float:
-    """The part of a head that turns: whole elements (int(head * part) in every *RotaryEmbedding), and tables are of pairs of them, so that an odd
-    number turns one more."""
-    width = int(head * part)
-    return part if width == head * part and width % 2 == 0 else min(1.0, (width + width % 2) / head)
-
-
-def _head(c: Config) -> int:
-    return c.optional("head_dim") or c.integer("hidden_size") // c.integer("num_attention_heads")
-
-
-def rotary_pct(c: Config) -> float:
-    """Of GPT-NeoX, outside the rope dictionary by that name alone."""
-    return rotary_fraction(c, "rotary_pct")
-
-
-def rotary_scaled(c: Config) -> bool:
-    """configuration_gpt_oss.py: YaRN unless the config says otherwise; its factor scales cosines and sines where it is not 1."""
-    for place in _ROPE:
-        inner = c.values.get(place)
-        if isinstance(inner, Mapping):
-            return inner.get("rope_type", inner.get("type")) == "yarn" and inner.get("factor") != 1
-    return True
-
-
-def rotary_dim(c: Config) -> float:
-    """configuration_minimax_m2.py: rotary_dim / head_dim, where no partial_rotary_factor is said."""
-    dim, head = c.optional("rotary_dim"), _head(c)
-    if dim is not None and dim > head:
-        raise c.refuse("rotary_dim", f"at most the head dimension {head}", dim)
-    said = any(isinstance(one, Mapping) and "partial_rotary_factor" in one for one in (c.values, *map(c.values.get, _ROPE)))
-    return rotary_fraction(c) if dim is None or said else in_pairs(head, dim / head)
 
 
 HEADS: Fields = {"num_attention_heads": integer("num_attention_heads"), "num_query_groups": _groups, "kv_channels": head_dim}
@@ -149,8 +107,9 @@ def experts(count: str, width: str, **more: Any) -> Fields:
     } | more
 
 
-def shared(count: str, width: str) -> Value:
-    return lambda c: c.integer(count, 0) * c.integer(width) or None
+def shared(count: str, width: str, without: str = "") -> Value:
+    """Width of the experts that every token has. without: the key whose width stands there where there are none; else nothing does."""
+    return lambda c: c.integer(count, 0) * c.integer(width) or (c.integer(without) if without else None)
 
 
 def expert_groups(c: Config) -> int | None:
@@ -393,11 +352,3 @@ def narrower(key: str) -> Value:
         return None if width == c.integer("hidden_size") else width
 
     return read
-
-
-def gpt_rotary(c: Config) -> float:
-    """modeling_gptj.py: the first rotary_dim of a head turn, all of them where it is null."""
-    dim, head = c.optional("rotary_dim"), c.integer("hidden_size") // c.integer("num_attention_heads")
-    if dim is not None and dim > head:
-        raise c.refuse("rotary_dim", f"at most the head dimension {head}", dim)
-    return 1.0 if dim is None else dim / head

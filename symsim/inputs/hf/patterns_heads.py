@@ -7,8 +7,9 @@ from typing import Any
 
 from symsim.inputs.architecture import LayerKind
 from symsim.inputs.hf.config import Config
-from symsim.inputs.hf.fields import Ffns, Mixers, in_pairs, typed
+from symsim.inputs.hf.fields import Ffns, Mixers, typed
 from symsim.inputs.hf.patterns import Rule
+from symsim.inputs.hf.rotary import in_pairs
 
 
 def _types(c: Config, whole: Rule) -> list[str]:

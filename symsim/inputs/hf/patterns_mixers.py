@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from symsim.errors import InputError
 from symsim.inputs.architecture import LayerKind
 from symsim.inputs.hf.config import Config, Fields, Value
-from symsim.inputs.hf.fields import Mixers, in_pairs, typed
+from symsim.inputs.hf.fields import Mixers, typed
 from symsim.inputs.hf.patterns import sparse_from
+from symsim.inputs.hf.rotary import in_pairs
 
 
 def lfm2_mixers(c: Config) -> list[LayerKind]:

@@ -22,6 +22,7 @@ from symsim.inputs.hf.families import FAMILIES, SUPPORTED
 from symsim.inputs.hf.family import Family, sizes_of
 from symsim.inputs.hf.fields import BASE, HEADS
 from symsim.inputs.hf.refused import REFUSED
+from symsim.inputs.hf.rotary import turned_in_pairs
 from symsim.inputs.hf.wrappers import WRAPPERS, Wrapper, tied
 from symsim.inputs.layer_pattern import compress
 from symsim.inputs.mixers import CompressedAttention, LightningAttention, LinearAttention, Mamba, SelectiveScan, ShortConvolution
@@ -136,7 +137,9 @@ def _build(c: Config, family: Family, name: str, model_type: str) -> Architectur
     if (needs_dim or family.heads_divide) and model["hidden_size"] % attention.num_attention_heads:
         spelled, _ = c.look("num_attention_heads")
         raise InputError(f"{c.where}: key '{spelled}' is {attention.num_attention_heads}, which does not divide hidden_size {model['hidden_size']}.")
-    return Architecture(name=name, modelling=family.modelling or model_type, **layers, **model, **parts)
+    made = Architecture(name=name, modelling=family.modelling or model_type, **layers, **model, **parts)
+    turned_in_pairs(c, family, made)
+    return made
 
 
 # how classes of transformers are called that have a loss over the vocabulary, and those of another task that a strategy has

@@ -119,7 +119,6 @@ def _typed(c: Config, types: list[str], known: dict[str, str]) -> list[str]:
 
 ZAMBA2_MAMBA: Fields = {
     "mamba_num_heads": integer("n_mamba_heads"),
-    # configuration_zamba2.py: what is left over of channels that heads do not divide ends in an error of the module code
     "mamba_head_dim": lambda c: _whole_head_dim(c),
     "mamba_num_groups": integer("mamba_ngroups"),
     "mamba_state_dim": integer("mamba_d_state"),
@@ -131,20 +130,35 @@ ZAMBA2_MAMBA: Fields = {
 
 
 def _whole_head_dim(c: Config) -> int:
+    """configuration_zamba2.py: what is left over of channels that heads do not divide ends in an error of the module code."""
     inner, heads = c.integer("mamba_expand") * c.integer("hidden_size"), c.integer("n_mamba_heads")
     if inner % heads:
         raise c.refuse("n_mamba_heads", f"a divisor of mamba_expand * hidden_size, which is {inner}", heads)
+    c.follows("mamba_headdim", inner // heads, "mamba_expand * hidden_size over n_mamba_heads")
     return inner // heads
+
+
+def zamba2_head_dim(c: Config) -> int:
+    """configuration_zamba2.py: heads of twice the model's width together, where no head_dim is said."""
+    both, heads, said = 2 * c.integer("hidden_size"), c.integer("num_attention_heads"), c.optional("head_dim")
+    if said and said * heads != both and c.flag("use_shared_attention_adapter"):
+        raise c.refuse(c.look("head_dim")[0], f"{both // heads} with use_shared_attention_adapter, whose queries are twice hidden_size wide", said)
+    c.follows("attention_hidden_size", both, "twice hidden_size")
+    return said or both // heads
 
 
 def _zamba2(c: Config) -> list[bool]:
     """configuration_zamba2.py: which layers have the shared block."""
     types = c.items("layer_types", str, c.depth)
+    if "layers_block_type" not in c.values and c.values.get("layer_types") is not None:
+        raise InputError(f"{c.where}: key 'layer_types' must be called layers_block_type, by which transformers gives hybrid layers their adapters.")
     if types is None:
         if c.depth != 54:
             raise c.refuse(c.look("layer_types")[0], "given where there are not 54 layers", None)
         types = ["mamba", *(["mamba"] * 5 + ["hybrid"]) * 7, *["mamba"] * 4, "hybrid", *["mamba"] * 3, "hybrid", *["mamba"] * 2]
-    return [one == "hybrid" for one in _typed(c, types, {"linear_attention": "mamba", "mamba": "mamba", "hybrid": "hybrid"})]
+    shared = [one == "hybrid" for one in _typed(c, types, {"linear_attention": "mamba", "mamba": "mamba", "hybrid": "hybrid"})]
+    c.follows("hybrid_layer_ids", [i for i, one in enumerate(shared) if one], "the hybrid layers of layers_block_type")
+    return shared
 
 
 def zamba2_mixers(c: Config) -> list[LayerKind]:
