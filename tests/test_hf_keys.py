@@ -78,6 +78,7 @@ def refusal(config: dict[str, Any]) -> str:
         (ZAMBA2 | {"attention_hidden_size": 96}, "key 'attention_hidden_size' must be twice hidden_size, which is 128, not 96"),
         (ZAMBA2 | {"mamba_headdim": 8}, "key 'mamba_headdim' must be mamba_expand * hidden_size over n_mamba_heads, which is 16, not 8"),
         (ZAMBA2 | {"hybrid_layer_ids": [3]}, "key 'hybrid_layer_ids' must be the hybrid layers of layers_block_type, which is [1, 3], not [3]"),
+        (SIZES | {"model_type": "llama", "per_layer_config": {"1": {"intermediate_size": 32}}}, "key 'per_layer_config' gives layers keys of their own"),
         (DBRX | {"hidden_size": 64}, "key 'hidden_size' must be given as d_model, by which experts are sized (2048 without it), not 64"),
         (DBRX | {"d_model": 64, "hidden_size": 128}, "key 'd_model' is 64 and 'hidden_size' is 128, which are two names of one size"),
         ({**SIZES, **LATENT, "model_type": "glm4_moe_lite", "head_dim": 12, "qk_rope_head_dim": 8}, "which are two names of one size"),
@@ -123,6 +124,7 @@ GRANITE = {"model_type": "granitemoehybrid", "num_local_experts": 0, "mamba_n_he
         (ODD | {"model_type": "modernbert"}, "give heads of 9 elements, which must be even: RoPE turns pairs of them"),
         (SIZES | LATENT | {"model_type": "deepseek_v3", "qk_rope_head_dim": 7}, "key 'qk_rope_head_dim' must be even"),
         ({"model_type": "gptj", "vocab_size": 100, "n_embd": 64, "n_layer": 2, "n_head": 4, "rotary_dim": 5}, "key 'rotary_dim' must be even"),
+        (SIZES | {"model_type": "stablelm", "hidden_size": 3, "num_key_value_heads": 4}, "key 'num_attention_heads' is 4, which does not divide"),
         # heads of 14, cut at 3 elements
         ({**SIZES, "hidden_size": 56, "model_type": "phi", **ROTARY}, "key 'rope_parameters.partial_rotary_factor' must be such that"),
         ({**SIZES, "hidden_size": 56, "model_type": "persimmon", "partial_rotary_factor": 0.5}, "key 'partial_rotary_factor' must be such that"),

@@ -174,6 +174,8 @@ def outcome(seed: int, index: int, flops_every: int, types: tuple[str, ...]) -> 
                 read_config(config, "drawn", "config.json")
             except InputError:
                 continue
+            except Exception as fault:  # noqa: BLE001
+                return [*found, Outcome(config["model_type"], "different", f"{type(fault).__name__}: {fault}", "", config)]
             words = f"{touched}: {type(error).__name__} {str(error)[-150:]}"
             found.append(Outcome(config["model_type"], "counted", words, "", config))
             continue
@@ -182,7 +184,7 @@ def outcome(seed: int, index: int, flops_every: int, types: tuple[str, ...]) -> 
         except Exception as error:  # noqa: BLE001 (a fault of symsim)
             one = Outcome(config["model_type"], "different", f"{type(error).__name__}: {error}", "", config)
         if one.fate == "different":
-            rows = {row[0]: row[1] for row in read_config(config, "drawn", "config.json")[1]} if "config.json" not in one.note else {}
+            rows = {row[0]: row[1] for row in read_config(config, "drawn", "config.json")[1]} if "ours, " in one.note or "FLOPs" in one.note else {}
             told = [key for key, fate in rows.items() if fate in ("unknown", "refused")]
             one = Outcome(one.model_type, "told" if told else "different", f"changed {touched}, told {told}: {one.note}", one.flops, config)
         return [*found, one]

@@ -99,6 +99,9 @@ def _build(c: Config, family: Family, name: str, model_type: str) -> Architectur
             continue
         if said == "all" or (said not in (None, "vision") and c.flag(key)):
             raise InputError(f"{c.where}: key '{key}' is {str(said).lower()}, but {reason}.")
+    # configuration_utils.py of transformers 5.24 takes it of any model_type
+    if "per_layer_config" not in family.defaults and c.values.get("per_layer_config"):
+        raise InputError(f"{c.where}: key 'per_layer_config' gives layers keys of their own, which is not supported for this model_type.")
     for key, (value, reason) in family.require.items():
         spelled, actual = c.look(key)
         if actual is not None and actual != value:
@@ -182,7 +185,7 @@ def _rows(c: Config, family: Family, keys: Mapping[str, Any], prefix: str) -> li
             row = ("mapped", c.notes[key])
         elif key.rpartition(".")[2] == "model_type":
             row = ("mapped", "modelling")
-        elif key in ("is_encoder_decoder", *FORBIDDEN) or key.endswith(".is_encoder_decoder"):
+        elif key in ("is_encoder_decoder", "per_layer_config", *FORBIDDEN) or key.endswith(".is_encoder_decoder"):
             row = ("mapped", "checked")
         elif key in MTP_COUNTS:
             row = ("refused", f"not built by transformers; train with mtp_num_layers={value}") if value else ("no cost effect", "none")

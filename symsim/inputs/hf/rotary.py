@@ -39,7 +39,7 @@ def cut_fraction(c: Config, outside: str = "partial_rotary_factor") -> float:
     if turned % 2:
         said = next((f"{place}.partial_rotary_factor" for place in _ROPE if place in c.notes), outside)
         raise c.refuse(said, f"such that RoPE turns an even number of a head's {head} elements", part)
-    return turned / head
+    return turned / head if head else part
 
 
 def in_pairs(head: int, part: float) -> float:
