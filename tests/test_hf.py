@@ -95,6 +95,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "big_bird": {"attention_type": "original_full"},
     **{name: {"emb_dim": 2048, "n_layers": 4, "n_heads": 32} for name in ("xlm", "flaubert")},
     "xglm": {"d_model": 64, "num_layers": 4, "attention_heads": 4, "ffn_dim": 128},
+    "kosmos_2_text_model": {"embed_dim": 64, "layers": 4, "attention_heads": 4, "ffn_dim": 128},
     "opt": {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "ffn_dim": 128},
     "deepseek_v2": {"num_experts_per_tok": 2},
     "deepseek_ocr2_text": {"num_experts_per_tok": 2},

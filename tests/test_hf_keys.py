@@ -22,6 +22,7 @@ SPARSE = {"num_key_value_heads": 2, "head_dim": 16, "moe_intermediate_size": 32,
 TYPES = ["mamba", "hybrid", "mamba", "hybrid"]
 ZAMBA2 = {**SIZES, "model_type": "zamba2", "n_mamba_heads": 8, "mamba_d_state": 8, "mamba_ngroups": 2, "adapter_rank": 4, "layers_block_type": TYPES}
 ZAMBA2_PARTS = {"embedding": 6400, "norm": 1024, "mlp": 28672}
+NEMOTRON = {"model_type": "nemotron_h", "num_key_value_heads": 2, "layers_block_type": ["mlp", "attention"]}
 DBRX = {"model_type": "dbrx", "n_layers": 2, "n_heads": 4, "vocab_size": 100, "attn_config": {"kv_n_heads": 2},
         "ffn_config": {"ffn_hidden_size": 24, "moe_num_experts": 4, "moe_top_k": 2}}  # fmt: skip
 
@@ -78,7 +79,14 @@ def refusal(config: dict[str, Any]) -> str:
         (ZAMBA2 | {"attention_hidden_size": 96}, "key 'attention_hidden_size' must be twice hidden_size, which is 128, not 96"),
         (ZAMBA2 | {"mamba_headdim": 8}, "key 'mamba_headdim' must be mamba_expand * hidden_size over n_mamba_heads, which is 16, not 8"),
         (ZAMBA2 | {"hybrid_layer_ids": [3]}, "key 'hybrid_layer_ids' must be the hybrid layers of layers_block_type, which is [1, 3], not [3]"),
-        (SIZES | {"model_type": "llama", "per_layer_config": {"1": {"intermediate_size": 32}}}, "key 'per_layer_config' gives layers keys of their own"),
+        (
+            SIZES | {"model_type": "llama", "per_layer_config": {"1": {"intermediate_size": 32}}},
+            "key 'per_layer_config' gives layers keys of their own",
+        ),
+        (
+            {**SIZES, **NEMOTRON, "attention_head_dim": 16},
+            "key 'attention_head_dim' must be given as head_dim, which transformers reads (128 without it)",
+        ),
         (DBRX | {"hidden_size": 64}, "key 'hidden_size' must be given as d_model, by which experts are sized (2048 without it), not 64"),
         (DBRX | {"d_model": 64, "hidden_size": 128}, "key 'd_model' is 64 and 'hidden_size' is 128, which are two names of one size"),
         ({**SIZES, **LATENT, "model_type": "glm4_moe_lite", "head_dim": 12, "qk_rope_head_dim": 8}, "which are two names of one size"),
@@ -104,6 +112,35 @@ def test_keys_that_agree_are_all_mapped() -> None:
     for config, keys in ((ZAMBA2 | saved, saved), (DBRX | {"d_model": 64, "hidden_size": 64}, ("d_model", "hidden_size"))):
         told = {key: fate for key, fate, _ in read_config(config, "m", "config.json")[1]}
         assert {told[key] for key in keys} == {"mapped"}
+
+
+@pytest.mark.parametrize(
+    ("config", "key", "words"),
+    [
+        (
+            {**SIZES, "model_type": "exaone_moe", "num_key_value_heads": 2, "num_experts_per_tok": 2, "n_routed_experts": 4},
+            "n_routed_experts",
+            "num_experts is",
+        ),
+        ({**SIZES, "model_type": "phimoe", "num_key_value_heads": 2, "num_experts": 4}, "num_experts", "num_local_experts is"),
+        ({**SIZES, "model_type": "gpt_oss", "num_key_value_heads": 2, "experts_per_token": 2}, "experts_per_token", "num_experts_per_tok is"),
+    ],
+)
+def test_names_that_transformers_does_not_know_are_not_read(config: dict[str, Any], key: str, words: str) -> None:
+    """The model is the one that a config without the key makes."""
+    model, rows = read_config(config, "m", "config.json")
+    assert ("no cost effect", f"not read by transformers: {words}") in {row[1:] for row in rows if row[0] == key}
+    assert model == read_config({name: value for name, value in config.items() if name != key}, "m", "config.json")[0]
+
+
+@pytest.mark.parametrize(("model_type", "own"), [("ctrl", "dff"), ("opt", "ffn_dim"), ("xglm", "ffn_dim"), ("distilbert", "hidden_dim")])
+def test_a_width_is_asked_for_by_the_name_that_transformers_reads(model_type: str, own: str) -> None:
+    assert f"key '{own}' is missing" in refusal({**SIZES, "model_type": model_type})
+
+
+def test_keys_of_a_mixer_that_no_layer_has_are_known() -> None:
+    told = {key: (fate, note) for key, fate, note in read_config({**SIZES, **NEMOTRON, "mamba_num_heads": 4}, "m", "config.json")[1]}
+    assert told["mamba_num_heads"] == ("no cost effect", "no layer uses it")
 
 
 ROTARY = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25}}

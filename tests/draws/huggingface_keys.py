@@ -94,6 +94,8 @@ def value_of(d: Draw, key: str, kind: Any, now: Any) -> Any:
     rng = d.rng
     if kind is bool:
         return not now if isinstance(now, bool) and rng.random() < 0.8 else d.flag()
+    if kind is int and key.endswith(("state_size", "d_state", "chunk_size")):  # of a sum over one element torch counts no product
+        return rng.choice([2, 3, 5, d.head_dim])
     if kind is int:
         return rng.choice([0, 1, 2, 3, 4, d.heads, d.groups, d.head_dim, d.width(), d.layers, d.experts])
     if kind is float:
@@ -185,7 +187,7 @@ def outcome(seed: int, index: int, flops_every: int, types: tuple[str, ...]) -> 
             one = Outcome(config["model_type"], "different", f"{type(error).__name__}: {error}", "", config)
         if one.fate == "different":
             rows = {row[0]: row[1] for row in read_config(config, "drawn", "config.json")[1]} if "ours, " in one.note or "FLOPs" in one.note else {}
-            told = [key for key, fate in rows.items() if fate in ("unknown", "refused")]
+            told = [key for key in touched if rows.get(key) in ("unknown", "refused")]
             one = Outcome(one.model_type, "told" if told else "different", f"changed {touched}, told {told}: {one.note}", one.flops, config)
         return [*found, one]
     return found

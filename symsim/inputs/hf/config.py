@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from symsim.errors import InputError, nearest
@@ -99,6 +99,9 @@ class Spelling(Protocol):
     @property
     def unread(self) -> Mapping[str, str]: ...
 
+    @property
+    def foreign(self) -> Collection[str]: ...
+
 
 class Config:
     """Typed look-ups in one config.json, remembering which field of the architecture every key went to."""
@@ -119,7 +122,7 @@ class Config:
             shown = " and ".join(f"'{name}' is {json.dumps(value):.60}" for name, value in said.items())
             what = "size" if all(isinstance(value, int) and not isinstance(value, bool) for value in said.values()) else "setting"
             raise InputError(f"{self.where}: key {shown}, which are two names of one {what}; give one of them.")
-        for name in dict.fromkeys((*read, key)):
+        for name in read if key in self.spelling.foreign else dict.fromkeys((*read, key)):
             if name in self.values:
                 for same in said or (name,):
                     targets = self.used.setdefault(same, [])

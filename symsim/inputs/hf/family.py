@@ -6,7 +6,7 @@ The defaults are facts of `defaults.json`, which `tests/draws/hf_defaults.py` ma
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -39,6 +39,7 @@ class Family:
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # our key -> this family's spellings
     require: Mapping[str, tuple[Any, str]] = field(default_factory=dict)  # the only supported value of a key, and why
     unread: Mapping[str, str] = field(default_factory=dict)  # keys that the module code does not read
+    foreign: Collection[str] = ()  # our keys that are none of this family's
     permits: tuple[str, ...] = ()  # keys that are refused elsewhere (FORBIDDEN), which this family's tables read
     heads_divide: bool = False  # transformers checks hidden_size % num_attention_heads even when head_dim is given
     modelling: str = ""
@@ -59,7 +60,18 @@ def with_facts(model_type: str, family: Family) -> Family:
         names[common] = tuple(dict.fromkeys((*names.get(common, ()), own)))
         names[own] = tuple(dict.fromkeys((*names.get(own, ()), own, common)))
     defaults = {ours: value for ours, value in sized(known, names).items() if ours not in SIZES or value is None}
-    return replace(family, names=names, defaults=defaults | family.defaults)
+    foreign = _foreign(known, names)
+    return replace(family, names=names, defaults=defaults | family.defaults, unread=foreign | dict(family.unread), foreign=tuple(foreign))
+
+
+def _foreign(known: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Our names of keys that the config class calls otherwise, and has no map for: transformers reads its own alone."""
+    theirs = {*known.get("defaults", {}), *known.get("names", {}), *known.get("names", {}).values()}
+    return {
+        key: f"not read by transformers: {own[0]} is"
+        for key, spellings in names.items()
+        if key not in theirs and (own := [name for name in spellings if name != key and (name in theirs or "." in name)])
+    }
 
 
 def sized(known: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:

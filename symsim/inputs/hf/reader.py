@@ -166,8 +166,9 @@ _TOWERS = ("vision", "audio", "mm_", "image", "projector", "multimodal", "spatia
 def _readable(c: Config, family: Family) -> set[str]:
     """Every key that this family's tables read in some config, whether this one has such layers or not."""
     probe = Config(c.values, family, c.where)
-    for part in (BASE | family.model, HEADS | family.attention, family.mlp, family.moe or {}, family.linear or {}, family.short_convolution or {}):
-        for value in part.values():
+    mixers = (family.linear, family.short_convolution, family.lightning, family.compressed, family.mamba, family.selective_scan)
+    for part in (BASE | family.model, HEADS | family.attention, family.mlp, family.moe, *mixers):
+        for value in (part or {}).values():
             if callable(value):
                 with suppress(InputError):
                     value(probe)

@@ -10,6 +10,7 @@ from typing import Literal
 from symsim.errors import InputError
 from symsim.inputs.architecture import LayerKind
 from symsim.inputs.hf.config import Config, Fields, Value, flag, integer
+from symsim.inputs.hf.fields import head_dim
 from symsim.inputs.mixers import SharedBlock
 
 # what files of before transformers 5.20 call the types
@@ -209,6 +210,15 @@ def _nemotron(c: Config) -> list[str]:
             raise c.refuse(name, f"a text of the letters {' '.join(_LETTERS)}", pattern)
         types = list(pattern)
     return _typed(c, types, _TYPES | _LETTERS | {"mlp": "mlp", "moe": "moe"})
+
+
+def nemotron_head_dim(c: Config) -> int | None:
+    """configuration_nemotron_h.py: head_dim; attention_head_dim is the name that the files of other code have."""
+    name, size = c.look("head_dim")
+    default = c.spelling.defaults["head_dim"]
+    if name == "attention_head_dim" and name in c.values and size != default:
+        raise c.refuse(name, f"given as head_dim, which transformers reads ({default} without it)", size)
+    return head_dim(c)
 
 
 def nemotron_mixers(c: Config) -> list[LayerKind]:
