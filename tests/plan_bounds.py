@@ -28,7 +28,9 @@ def searched(asked: Asked, share: float) -> Search:
     def make(chosen: Mapping[str, Any]) -> Base:
         return asked.base({**options, **chosen})
 
-    return Search([*sizes, Axis(("world",), ((asked.world,),))], derived, choices, make, Goal("time.step", share, KINDS, 10**9))
+    return Search(
+        [*sizes, Axis(("world",), ((asked.world,),))], derived, choices, make, Goal("time.step", share, KINDS, 10**9), refused=asked.refused
+    )
 
 
 def exact(search: Search, rows: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:

@@ -134,7 +134,7 @@ def brute(asked: Question) -> Brute:
     options.pop("world")
     sizes, choices, derived = space_of(of)
     axes = [*sizes, Axis(("world",), ((of.world,),))]
-    space = Space(of.base(options), [*axes, *(Axis(c.names, tuple(zip(*c.rows))) for c in choices)], derived)
+    space = Space(of.base(options), [*axes, *(Axis(c.names, tuple(zip(*c.rows))) for c in choices)], derived, refused=of.refused)
     goal = GOALS[asked.goal]
     first = _sweep(space, "time.step")
     first.prepare()
@@ -172,8 +172,8 @@ class Told(Search):
 
     made: list["Told"] = []
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
         self.told: list[tuple[str, Rows, Array, Array]] = []
         Told.made.append(self)
 

@@ -25,6 +25,7 @@ from ruamel.yaml import YAML
 
 from symsim.api.cli import main
 from symsim.calibration.points import _COLUMNS
+from symsim.exporters.refused import REFUSED
 from symsim.grid.axes import parse_axes
 from symsim.grid.conditions import parse_condition, parse_quantity
 from symsim.grid.space import Space
@@ -330,6 +331,8 @@ def test_the_page_of_plans_names_every_rule() -> None:
     names = [row[0].strip("`") for row in _rows(_page("docs/plan.md"), "## What refuses")]
     others = {"derived dp", "expert_load", "system"}
     assert others <= set(names) and [n for n in names if n not in others] == [rule.__name__.strip("_") for rule in RULES]
+    own = [row[0].strip("`") for row in _rows(_page("docs/plan.md"), "### What a framework does not start with")]
+    assert own == list(dict.fromkeys(rule.__name__.strip("_") for rules in REFUSED.values() for rule in rules))
 
 
 def test_the_page_says_which_names_are_sizes_and_degrees() -> None:

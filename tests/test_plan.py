@@ -11,19 +11,21 @@ from typing import Any
 import pytest
 
 import symsim
-from symsim.api.python import model_of
 from symsim.api.showing import shown
+from symsim.exporters import refused
 from symsim.grid import processes
 from symsim.inputs.assumptions import ASSUMPTIONS, resolve
 from symsim.inputs.models import load_model
+from symsim.inputs.strategies import on_ranks, read_strategy
 from symsim.planning import beside, search
 from symsim.planning.command import run_diff
 from symsim.planning.difference import Row, difference
 from symsim.planning.frameworks import FRAMEWORKS, Choice
-from symsim.planning.knobs import single_changes
+from symsim.planning.knobs import next_knobs, single_changes
 from symsim.planning.plan import Plan, plan
-from symsim.planning.space import Asked, _without, space_of
+from symsim.planning.space import Asked, _without, options_of, space_of
 from symsim.planning.text import choices_table
+from symsim.program.base import read_base
 from tests.in_process import run
 from tests.plan_bounds import checked, searched
 
@@ -101,11 +103,55 @@ def test_no_member_of_a_cell_is_below_its_bound(model: str, world: int, fixed: d
 
 def test_experts_with_biases_are_not_split() -> None:
     """Megatron-Core transformer_config.py asserts expert_tensor_parallel_size=1 beside add_bias_linear."""
-    loaded = model_of("gpt-oss-20b")
-    for fixed, degrees in (({}, {1}), ({"tp": 4}, {1}), ({"etp": 2}, set())):
-        asked = Asked(loaded, loaded.architecture, "h100-sxm", 16, 32, 4096, FRAMEWORKS["megatron"], fixed)
-        columns = [dict(zip(axis.names, axis.columns)) for axis in space_of(asked)[0]]
-        assert {e for names in columns for e in names.get("etp", ())} == degrees
+    asked: dict[str, Any] = {"world": 8, "global_batch_size": 16}
+    found = symsim.plan("gpt-oss-20b", SYSTEM, fix="cp=1,pp=1,vpp=1,overlap_grad_reduce=true", **asked)
+    assert found.certificate.refused["experts_with_biases"] and {one.known.strategy.expert_tp for one in found.best} == {1}
+    with pytest.raises(
+        symsim.InputError, match="Megatron-LM does not split experts whose products have biases, as gpt-oss-20b has, over etp=2 ranks"
+    ):
+        symsim.plan("gpt-oss-20b", SYSTEM, fix="tp=2,etp=2,cp=1,pp=1,vpp=1,ep=1,overlap_grad_reduce=true", **asked)
+
+
+@pytest.mark.parametrize(
+    "model, framework, fixed, beside, rule",
+    [
+        ("llama3.2-1b", "torchtitan", "recompute=none", "pp=2", "tied_head"),
+        ("qwen3.5-9b", "torchtitan", "recompute=none", "cp=2", "whole_sequences"),
+        ("qwen3.5-9b", "torchtitan", "recompute=none,tp=1", "pp=4,micro_batch_size=8", "enough_microbatches"),
+        ("qwen3.5-4b", "torchtitan", "recompute=none", "tp=8,sp=true", "heads_of_keys"),
+        ("llama3-8b", "megatron", "cp=1,tp=2,overlap_p2p_comm=false,recompute=none", "pp=2,vpp=2,tp=2", "chunks_of_two_stages"),
+        ("llama3-8b", "deepspeed", "precision=fp16,recompute=none", "zero=0,precision=fp16", "sums_of_fp16"),
+    ],
+)
+def test_what_a_framework_does_not_start_with_is_not_in_its_plans(model: str, framework: str, fixed: str, beside: str, rule: str) -> None:
+    """A certificate counts it, the best start, and beside them it is refused, in the exporter's words."""
+    found = symsim.plan(model, "b200-sxm", world=8, global_batch_size=16, framework=framework, fix=fixed)
+    rules = {own.__name__.strip("_"): own for own in refused.rules_of(framework)}
+    assert found.certificate.refused[rule] and found.certificate.why[rule].startswith(found.asked.framework.title)
+    for one in found.best:
+        refused.check(rules.values(), one.result.model, one.result.strategy)
+    with pytest.raises(symsim.InputError) as raised:
+        found.at(f"{beside},{'fusion=te' if framework == 'megatron' else 'zero=3,fusion=compile' if framework == 'torchtitan' else 'fusion=eager'}")
+    with pytest.raises(symsim.InputError) as own:
+        strategy = on_ranks(*read_strategy({**options_of(found.asked), **read_strategy(beside)[0].model_dump(exclude_unset=True)}))
+        rules[rule](found.asked.model, strategy)
+    assert str(raised.value) == str(own.value)
+
+
+def test_a_plan_that_is_written_has_the_refusals_of_its_file(tmp_path: Path) -> None:
+    """The last torchtitan with TOML files cuts no qwen3 into stages, and the one since does."""
+    asked = ("plan", "qwen3-32b", "-y", "h200-sxm", "--world", "8", "--global-batch-size", "16", "--framework", "torchtitan", "--fix", "tp=1,cp=1")
+    for file, stages in (("train.toml", False), ("train.py", True)):
+        ended = run(*asked, "--export", "torchtitan", str(tmp_path / file), "--json")
+        assert ended.returncode == 0 and (tmp_path / file).exists(), ended.stderr
+        assert ("older_stages" in json.loads(ended.stdout)["certificate"]["refused"]) is not stages
+
+
+def test_changes_of_one_option_start_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = read_base("llama3.2-1b", "dp=8,zero=3,fusion=compile,num_microbatches=16", "h200-sxm", {})
+    changes = next_knobs(base).evaluated
+    monkeypatch.setitem(FRAMEWORKS, "torchtitan", replace(FRAMEWORKS["torchtitan"], refused=()))
+    assert 0 < changes < next_knobs(base).evaluated
 
 
 def test_kinds_come_in_order_and_differ(made: Plan) -> None:

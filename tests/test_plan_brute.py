@@ -18,6 +18,8 @@ FEW: dict[str, Any] = {"cp": 1, "vpp": 1, "overlap_grad_reduce": True}
 DENSE = Question(load_model("smollm2-360m"), "h100-sxm", 8, 64, 4096, "megatron", "cost", 1.0, 9, FEW, ("cross_entropy_fusion=unfused,te",))
 LORA: dict[str, Any] = {"cp": 1, "vpp": 1, "tuner_type": "lora", "tp": 2, "micro_batch_size": 4, "recompute": "full"}
 EXPERTS: dict[str, Any] = {**FEW, "tp": 1, "pp": 1}
+TITAN = replace(DENSE, loaded=load_model("qwen3.5-0.8b"), world=8, batch=16, goal="tokens_per_second", framework="torchtitan", fixed={"tp": 1})
+BIASES: dict[str, Any] = {**FEW, "pp": 1, "micro_batch_size": 1, "moe_token_dispatcher_type": "alltoall", "overlap_moe_expert_parallel_comm": False}
 
 
 @pytest.mark.parametrize(
@@ -34,10 +36,14 @@ EXPERTS: dict[str, Any] = {**FEW, "tp": 1, "pp": 1}
         replace(DENSE, loaded=load_model("llama3-8b"), goal="memory", fixed=LORA, allowed=("quantize_base=none,nf4",)),
         # a step that waits for its longest rows
         replace(DENSE, goal="tokens_per_second", fixed={"vpp": 1, "tp": 1, "document_lengths": "lognormal:500+0.5"}, allowed=()),
+        # what a framework does not start with: a head that is the embedding, heads of keys, whole sequences, few micro-batches
+        replace(DENSE, framework="torchtitan", goal="energy", fixed={}, allowed=()),
+        replace(TITAN, allowed=("schedule=1f1b,gpipe",)),
+        replace(DENSE, loaded=load_model("gpt-oss-20b"), world=4, batch=8, goal="memory", fixed=BIASES, allowed=()),
         # nothing fits
         replace(DENSE, goal="tokens_per_second", share=0.06),
     ],
-    ids=["dense", "deepspeed", "experts", "last stage", "waiting", "quantized", "longest rows", "nothing fits"],
+    ids=["dense", "deepspeed", "experts", "last stage", "waiting", "quantized", "longest rows", "tied head", "qwen3_5", "biases", "nothing fits"],
 )
 def test_a_plan_says_of_each_configuration_what_it_is(asked: Question, monkeypatch: pytest.MonkeyPatch) -> None:
     # a framework of tensor ranks that says of no value that it lacks it

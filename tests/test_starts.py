@@ -38,6 +38,12 @@ def written(kind: str, model: str, options: str, place: Path) -> tuple[str, list
         ("qwen3.5-9b", "cp=2,dp=4,zero=3", ".py", "qwen3_5, as qwen3.5-9b is called there, without context parallelism; give cp=1"),
         ("moonlight-16b-a3b", "cp=2,dp=4,zero=3", ".py", "kimi_k2_7, as moonlight-16b-a3b is called there, without context parallelism"),
         ("qwen3.5-4b", "tp=8,sp=true,dp=4,zero=3", ".py", "tp=8 does not divide the 4 of qwen3.5-4b"),
+        (
+            "deepseek-v3",
+            "dp=4,zero=3,seq_length=32768",
+            ".py",
+            "positions for 16384 tokens of deepseek_v3, as deepseek-v3 is called there; seq_length=32768",
+        ),
         ("llama3-8b", "pp=4,dp=4,zero=3,num_microbatches=2", ".py", "schedule=1f1b with as many micro-batches as stages, 4, or more; there are 2"),
         ("llama3-8b", "pp=4,dp=4,zero=3,num_microbatches=2", ".toml", "schedule=1f1b with as many micro-batches as stages, 4, or more; there are 2"),
     ],
@@ -56,6 +62,8 @@ def test_what_torchtitan_does_not_start_with_is_not_written(model: str, options:
         ("qwen3-0.6b", "dp=4,zero=3", ".toml"),
         ("qwen3.5-4b", STAGES, ".py"),
         ("deepseek-v3", "cp=2,dp=4,zero=3", ".py"),
+        ("deepseek-v3", "dp=4,zero=3,seq_length=16384", ".py"),
+        ("deepseek-v3", "dp=4,zero=3,seq_length=32768", ".toml"),
         ("llama3-8b", "pp=4,dp=4,zero=3,num_microbatches=2,schedule=gpipe", ".toml"),
     ],
 )

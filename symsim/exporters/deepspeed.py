@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from symsim.errors import InputError
+from symsim.exporters import refused
 from symsim.inputs.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ _TESTED = ("adam", "lion")
 def files(asked: "Asked") -> dict[str, str]:
     """ds.json. InputError for types that no version puts together."""
     s = asked.strategy
-    if s.zero == 0 and s.precision == "fp16" and s.grad_reduce_in_fp32:
-        raise InputError("DeepSpeed does not sum gradients of fp16 in fp32 without ZeRO; give zero=1, or grad_reduce_in_fp32=false")
+    refused.check(refused.rules_of("deepspeed"), asked.architecture, s)
     made: dict[str, Any] = {
         # DeepSpeed counts tensor ranks as replicas, and refuses another number
         "train_batch_size": s.micro_batch_size * s.microbatches * s.dp * s.tp,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from symsim.errors import InputError
+from symsim.exporters import refused
 from symsim.importers.assumed import ALLOCATOR
 from symsim.importers.megatron.fusions import OFFLOADED
 from symsim.importers.megatron.hybrid import INDEXER
@@ -32,7 +32,7 @@ Argument = tuple[str, ...]
 def files(asked: "Asked") -> dict[str, str]:
     """train.sh: a launcher, and arguments in groups, a line each. InputError for what Megatron-LM does not start with."""
     a, s = asked.architecture, asked.strategy
-    _startable(a, s)
+    refused.check(refused.rules_of("megatron"), a, s)
     groups = {
         "MODEL_ARGS": [*_model(a, s), *_attention(a), *_layers(a)],
         "MOE_ARGS": list(_experts(a, s)),
@@ -49,14 +49,6 @@ def files(asked: "Asked") -> dict[str, str]:
         text += f"{name}=(\n{lines})\n\n" if lines else ""
     used = " ".join(f'"${{{name}[@]}}"' for name, arguments in groups.items() if arguments)
     return {"train.sh": text + f"torchrun --nproc-per-node {node} --nnodes {nodes} pretrain_gpt.py {used}\n"}
-
-
-def _startable(a: Architecture, s: Strategy) -> None:
-    """InputError for what its checks refuse (arguments.py validate_args) and other systems run."""
-    if s.vpp > 1 and s.pp == 2 and not s.overlap_p2p_comm:
-        raise InputError("Megatron-LM interleaves the chunks of two stages with overlap_p2p_comm=true only; give it, or pp=4 or more")
-    if a.moe is not None and a.moe.expert_bias and s.expert_tp > 1:
-        raise InputError(f"Megatron-LM does not split experts whose products have biases, as {a.name} has, over etp={s.expert_tp} ranks; give etp=1")
 
 
 def _connections(s: Strategy) -> dict[str, str]:

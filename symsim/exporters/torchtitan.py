@@ -9,13 +9,11 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from symsim.errors import InputError
-from symsim.exporters import torchtitan_python, torchtitan_refused
+from symsim.exporters import refused, torchtitan_python
+from symsim.exporters.torchtitan_models import flavor_of
 from symsim.importers.torchtitan.reader import SCHEDULES, spread
-from symsim.importers.torchtitan.tables import FLAVORS
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.hub import sources
-from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.stages import stages
 
@@ -38,10 +36,12 @@ Section = dict[str, Any]
 
 
 def files(asked: "Asked") -> dict[str, str]:
-    """train.toml, or train.py where a file in Python is asked for. InputError for a model that is no flavor of torchtitan's."""
+    """train.toml, or train.py where a file in Python is asked for. InputError for a model that is no flavor of torchtitan's, and for what it
+    does not start with."""
     a, s = asked.architecture, asked.strategy
-    name, flavor = _flavor(a)
-    torchtitan_refused.check(a, s, name, flavor, asked.suffix or ".toml")
+    suffix = asked.suffix or ".toml"
+    name, flavor = flavor_of(a, suffix)
+    refused.check(refused.rules_of("torchtitan", suffix), a, s)
     sections: dict[str, Section] = {
         "model": {
             "name": name,
@@ -70,20 +70,6 @@ def said(asked: "Asked") -> list[str]:
     if asked.suffix == ".py" and asked.strategy.fp8 == "tensorwise":
         return ["torchtitan scales every row of a product in 8 bits, not a tensor, since 2026-02"]
     return []
-
-
-def _flavor(a: Architecture) -> tuple[str, str]:
-    """torchtitan's name and flavor of a model, by its name here or else by its shape."""
-    from symsim.exporters.export import plain_model
-
-    flavors = {shipped: (name, flavor) for name, known in FLAVORS.items() for flavor, shipped in known.items()}
-    if a.name in flavors and plain_model(load_model(a.name).architecture) == plain_model(a):
-        return flavors[a.name]
-    for shipped, found in flavors.items():
-        if plain_model(load_model(shipped).architecture) == plain_model(a):
-            return found
-    known = "; ".join(f"{name} {', '.join(flavors)}" for name, flavors in FLAVORS.items())
-    raise InputError(f"torchtitan trains models by name and flavor, and {a.name} has the shape of none of them: {known}")
 
 
 def _converters(s: Strategy) -> Section:

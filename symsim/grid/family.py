@@ -29,14 +29,13 @@ from symsim.inputs.settings import text_of
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.inputs.trained import trained
-from symsim.lowering.checks import RULES, whole_batches
+from symsim.lowering.checks import Rule, whole_batches
 from symsim.pipeline.schedules import schedule_sizes
 
 if TYPE_CHECKING:
     from symsim.grid.space import Space
 
 Array = np.ndarray
-Rule = Callable[[Architecture, Any], None]
 # of a point whose derived field would have a value that it cannot have: dp=0.5
 DERIVED = "derived "
 
@@ -195,8 +194,8 @@ class Family:
 
     @property
     def rules(self) -> dict[str, Rule]:
-        """What a point is checked against, in this order, by name: the rules of a strategy, then the system's."""
-        found: dict[str, Rule] = {rule.__name__.strip("_"): rule for rule in RULES}
+        """What a point is checked against, in this order, by name: the rules of the space, then the system's."""
+        found: dict[str, Rule] = {rule.__name__.strip("_"): rule for rule in self.space.rules}
         if self.system is not None:
             system = self.system
             found["system"] = lambda _, strategy: check_system(system, strategy)
@@ -219,7 +218,7 @@ class Family:
             return _whole_batches(self.fields)
         passed = self.passing(rule)
         # one that is made for a family is no other family's
-        return np.asarray(self.tabulated(f"rule {name}", passed) if rule in RULES else tabulate(passed, self._known), dtype=bool)
+        return np.asarray(self.tabulated(f"rule {name}", passed) if rule in self.space.rules else tabulate(passed, self._known), dtype=bool)
 
     def passing(self, rule: Rule) -> Callable[[Any], bool]:
         """Whether a rule lets a strategy of the family run."""

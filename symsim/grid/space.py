@@ -32,6 +32,7 @@ from symsim.inputs.strategies import load_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.inputs.systems import changed_system, system_document
+from symsim.lowering.checks import RULES, Rule
 from symsim.program.base import Base
 from symsim.program.fullest import Pipeline
 
@@ -49,10 +50,12 @@ class Space:
         derived: Sequence[DerivedAxis] = (),
         documents: Mapping[str, Document] | None = None,
         option: str = "--axis",
+        refused: Sequence[Rule] = (),
     ):
         """documents: files of systems, by reference, that have been read already (on another machine they may not be there). option: by which axes
-        are given, as errors name it."""
+        are given, as errors name it. refused: rules besides those of a strategy."""
         self.base, self.option = base, option
+        self.rules: tuple[Rule, ...] = (*RULES, *refused)
         self.documents = dict(documents or {})
         if base.system is not None:
             self._document(base.system)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.errors import InputError, cut
@@ -31,6 +32,9 @@ from symsim.pipeline.schedules import check_schedule, schedule_of
 from symsim.placement import names
 from symsim.placement.given import named_placement
 from symsim.placement.sizes import values
+
+# of a model and a strategy, or what stands for many in a grid: InputError where it refuses
+Rule = Callable[[Architecture, Any], None]
 
 
 def check(architecture: Architecture, strategy: Strategy) -> None:
@@ -430,7 +434,7 @@ def _precision(architecture: Architecture, strategy: Strategy) -> None:
 
 
 # Each reads only what it decides on, so that a grid asks it once for every set of what it reads (symsim/grid/tabulate.py)
-RULES: tuple[Callable[[Architecture, Strategy], None], ...] = (
+RULES: tuple[Rule, ...] = (
     _depths,
     _named_placement,
     _tensor_parallel,

@@ -100,8 +100,9 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
     if written is not None:
         # what cannot be written is said before it is searched for
         files_of(written[0], Asked(loaded.architecture, Strategy()), written[1])
+    target = f"{written[0]} {written[1].suffix}" if written is not None else ""
     with shown_progress() as progress:
-        plans = [_planned(loaded, request, system, world, 1 if sizing else request.top, progress) for system in systems for world in sizes]
+        plans = [_planned(loaded, request, system, world, 1 if sizing else request.top, target, progress) for system in systems for world in sizes]
     found = plans[0]
     if sizing:
         _write_sizes([sized(p, request.need) for p in plans], request, as_json, write, say)
@@ -161,7 +162,7 @@ def _write_sizes(sizes: Sequence[Size], request: Request, as_json: bool, write: 
     say(f"wrote {request.plot}")
 
 
-def _planned(loaded: LoadedModel, request: Request, system: str | None, world: int, top: int, progress: Progress) -> Plan:
+def _planned(loaded: LoadedModel, request: Request, system: str | None, world: int, top: int, target: str, progress: Progress) -> Plan:
     return plan(
         loaded,
         system,
@@ -176,6 +177,7 @@ def _planned(loaded: LoadedModel, request: Request, system: str | None, world: i
         fits_with=request.share,
         top=top,
         overrides=request.overrides,
+        target=target,
         progress=progress,
     )
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from symsim.errors import InputError, nearest
+from symsim.exporters.refused import rules_of
 from symsim.inputs.architecture import Architecture
+from symsim.lowering.checks import Rule
 
 Row = tuple[Any, ...]
 
@@ -31,7 +33,8 @@ class Framework:
     derived: options that follow from others. staged: options that a pipeline of several stages has, with one chunk a rank and with several. ends:
     whether embedding and head count as layers where it is cut (`SPLITS`). assumptions: what it does by itself that others do otherwise. choices:
     what a plan tries all combinations of. further: NAME=VALUE texts that are tried one
-    at a time on what was found. known: the values that it has of options of which others have more."""
+    at a time on what was found. refused: what it does not start with, as its exporter says it. known: the values that it has of options of which
+    others have more."""
 
     title: str
     fixed: Mapping[str, Any]
@@ -42,6 +45,7 @@ class Framework:
     assumptions: Mapping[str, str]
     choices: tuple[Choice, ...]
     further: tuple[str, ...]
+    refused: tuple[Rule, ...]
     known: Mapping[str, Row] = field(default_factory=dict)
 
 
@@ -118,6 +122,7 @@ FRAMEWORKS: dict[str, Framework] = {
             "optimizer_cpu_offload=true,use_precision_aware_optimizer=true",
             "schedule=zb_h1",
         ),
+        rules_of("megatron"),
         {"optimizer": ("adam", "sgd", "sgd_momentum", "lion", "muon"), "optimizer_bits": (32,), **_PRETRAINING},
     ),
     "torchtitan": Framework(
@@ -134,6 +139,7 @@ FRAMEWORKS: dict[str, Framework] = {
             Choice(("recompute",), (("none",), ("full",), ("sac_mm_attn",))),
         ),
         ("cross_entropy_fusion=chunked", "offload_parameters=true", "fusion=eager"),
+        rules_of("torchtitan"),
         {"optimizer": ("adam", "sgd", "sgd_momentum", "muon"), "optimizer_bits": (32,), **_PRETRAINING},
     ),
     "deepspeed": Framework(
@@ -159,6 +165,7 @@ FRAMEWORKS: dict[str, Framework] = {
             Choice(("overlap_grad_reduce",), ((False,), (True,))),
         ),
         ("fused_kernels=norm+activation+rope", "fusion=compile", "optimizer_cpu_offload=true", "cross_entropy_fusion=liger"),
+        rules_of("deepspeed"),
     ),
 }
 

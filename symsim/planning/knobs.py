@@ -12,6 +12,7 @@ from typing import Any
 
 from symsim.errors import InputError
 from symsim.evaluation.numbers import Evaluation
+from symsim.exporters import refused
 from symsim.grid.conditions import evaluate, parse_any
 from symsim.grid.stored import Asked as Sought
 from symsim.grid.stored import Memories, evaluations
@@ -20,7 +21,7 @@ from symsim.inputs.settings import text_of
 from symsim.inputs.strategies import load_strategy, on_ranks, read_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system
-from symsim.lowering.checks import check
+from symsim.lowering.checks import Rule, check
 from symsim.planning.frameworks import FRAMEWORKS, Framework
 from symsim.planning.space import Asked, choices_of
 from symsim.program.base import Base
@@ -101,7 +102,8 @@ def next_knobs(base: Base, most: int = MOST) -> Next:
     ranks, sequences = int(options["world"]), int(options["global_batch_size"])
     asked = Asked(loaded, base.architecture, base.system, ranks, sequences, strategy.seq_length, framework, {})
     tried = [*_one_axis(asked, strategy), *_further(framework)]
-    found = _tried(start, options, tried, memories, most)
+    # of a job that another framework runs, its rules are not known
+    found = _tried(start, options, tried, memories, most, [rule for rule in framework.refused if not _refuses(rule, start)])
     return Next(found.changes, found.evaluated, found.fits, _batch(start, memories))
 
 
@@ -110,7 +112,7 @@ def single_changes(asked: Asked, options: Options) -> Sequence[Change]:
     base = asked.evaluated(options)
     assert base.system is not None
     start = Sought(asked.model, base.strategy, base.assumptions, base.overrides, base.system)
-    return _tried(start, _same_batch(base.strategy), _further(asked.framework), Memories(), MOST).changes
+    return _tried(start, _same_batch(base.strategy), _further(asked.framework), Memories(), MOST, asked.refused).changes
 
 
 def _same_batch(strategy: Strategy) -> dict[str, Any]:
@@ -143,14 +145,23 @@ def _further(framework: Framework) -> list[Options]:
     return [read_strategy(text)[0].model_dump(exclude_unset=True) for text in framework.further]
 
 
-def _tried(start: Sought, options: Options, changes: Iterable[Options], memories: Memories, most: int) -> Next:
-    """The start and all changes of it that can run, evaluated together, and the best of each knob."""
+def _refuses(rule: Rule, asked: Sought) -> bool:
+    try:
+        rule(asked.trained, asked.strategy)
+    except InputError:
+        return True
+    return False
+
+
+def _tried(start: Sought, options: Options, changes: Iterable[Options], memories: Memories, most: int, rules: Sequence[Rule]) -> Next:
+    """The start and all changes of it that can run, by rules besides those of a strategy too, evaluated together, and the best of each knob."""
     ran: list[Options] = []
     asked = [start]
     for change in changes:
         try:
             made = Sought(start.model, load_strategy({**options, **change}), start.assumptions, start.overrides, start.system)
             check(made.trained, made.strategy)
+            refused.check(rules, made.trained, made.strategy)
         except InputError:
             continue
         if made.strategy != start.strategy:

@@ -263,6 +263,7 @@ def plan(
     fits_with: float = 1.0,
     top: int = 5,
     overrides: Mapping[str, Any] | None = None,
+    target: str = "",
     progress: Progress = _silent,
 ) -> Plan:
     """The best strategies that `framework` can run on `world` accelerators, with the certificate that no other of its space is better.
@@ -270,7 +271,8 @@ def plan(
     model, system: as of `derive`. The batch is `global_batch_size` sequences or `tokens_per_step` tokens; of a job that says neither, its own,
     and so are the tokens of a sequence (of a model 4096). goal: tokens_per_second, cost, energy or memory. fix: options that every strategy
     has, besides what a job's own says of the parameters that are trained. allow: further axes, one or several, as of --axis. fits_with: share
-    of the memory that may be filled. overrides: what --set takes. InputError for what cannot be asked, and where no configuration can run.
+    of the memory that may be filled. overrides: what --set takes. target: what the best is to be written for by `symsim export`, with the suffix of
+    its file ("torchtitan .toml"), of which the refusals hold too. InputError for what cannot be asked, and where no configuration can run.
 
     >>> found = plan("smollm2-360m", "h100-sxm", world=4, global_batch_size=16, fix="cp=1,pp=1,vpp=1,recompute=none,overlap_grad_reduce=true")
     >>> found.fits, found.certificate.excluded, found.best[0].result.strategy.world_size
@@ -297,7 +299,9 @@ def plan(
         raise InputError("a plan needs a system: give one with -y")
     _check_system(made.system, made.system_changes, goal)
     allowed = (allow,) if isinstance(allow, str) else tuple(allow)
-    asked = Asked(loaded, made.architecture, made.system, world, batch, length, framework_of(framework), fixed, allowed, dict(overrides or {}))
+    asked = Asked(
+        loaded, made.architecture, made.system, world, batch, length, framework_of(framework), fixed, allowed, dict(overrides or {}), target
+    )
     search, rows = _searched(asked, fits_with, _OBJECTIVES.get(goal, "time.step"), top, progress)
     fits, smallest = bool(rows), None
     if not fits:
@@ -373,7 +377,7 @@ def _searched(asked: Asked, share: float | None, objective: str, top: int, progr
 
     # every value is read now, as of a sweep's axes, and not when the search comes to it
     Space(make({}), [Axis(choice.names, tuple(zip(*choice.rows))) for choice in choices], option="--allow")
-    search = Search([*sizes, Axis(("world",), ((asked.world,),))], derived, choices, make, Goal(objective, share, _KIND, top))
+    search = Search([*sizes, Axis(("world",), ((asked.world,),))], derived, choices, make, Goal(objective, share, _KIND, top), refused=asked.refused)
     with no_collection():
         found = search.run(progress)
     if not search.account.evaluated and not search.account.larger:

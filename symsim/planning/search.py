@@ -33,6 +33,7 @@ from symsim.grid.stored import Asked as Derivable
 from symsim.grid.stored import Memories, shape
 from symsim.grid.variant import Variant, neighbours
 from symsim.inputs.traced import order_of
+from symsim.lowering.checks import Rule
 from symsim.planning.account import Account
 from symsim.planning.beside import Pair
 from symsim.planning.found import ROUNDING, Found, OfKinds, OfPoints, Rows
@@ -108,10 +109,12 @@ class Search:
         make: Make,
         goal: Goal,
         memories: Memories | None = None,
+        refused: Sequence[Rule] = (),
     ):
+        """refused: rules of the space besides those of a strategy."""
         self.axes, self.derived_axes, self.choices, self.make, self.goal = tuple(axes), tuple(derived_axes), tuple(choices), make, goal
         self.whole: Rows = tuple(None if len(choice.rows) > 1 else 0 for choice in self.choices)
-        self.space = Space(make(self.options(self.whole)), self.axes, self.derived_axes, option="--allow")
+        self.space = Space(make(self.options(self.whole)), self.axes, self.derived_axes, option="--allow", refused=refused)
         self.account = Account()
         # of two searches this one, where it is the second; what it found since it told the other
         self._pair: Pair | None = None

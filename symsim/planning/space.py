@@ -9,6 +9,7 @@ from typing import Any
 from symsim.api.python import derive
 from symsim.api.result import Result
 from symsim.errors import InputError
+from symsim.exporters import refused
 from symsim.grid.axes import Axis, DerivedAxis, parse_axes, parse_axis
 from symsim.grid.conditions import names
 from symsim.grid.names import RANKS, SPLITS, field_of
@@ -19,6 +20,7 @@ from symsim.inputs.models import LoadedModel
 from symsim.inputs.settings import settings_of
 from symsim.inputs.strategies import read_strategy
 from symsim.inputs.strategy import Strategy
+from symsim.lowering.checks import Rule
 from symsim.planning.frameworks import Choice, Framework, Row
 from symsim.program.base import Base, read_base
 
@@ -41,7 +43,8 @@ GIVEN = {
 @dataclass(frozen=True)
 class Asked:
     """What a plan is for. model: with the fields that the overrides change. batch: sequences a step. fixed: options given; allowed: axes as of
-    --axis, besides those of the framework. overrides: as of --set."""
+    --axis, besides those of the framework. overrides: as of --set. target: what the best is to be written for, with the suffix of its file
+    ("torchtitan .toml"); "" where it is not."""
 
     loaded: LoadedModel
     model: Architecture
@@ -53,6 +56,12 @@ class Asked:
     fixed: Mapping[str, Any]
     allowed: tuple[str, ...] = ()
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    target: str = ""
+
+    @property
+    def refused(self) -> tuple[Rule, ...]:
+        """What the framework does not start with, and what the best is written for."""
+        return tuple(dict.fromkeys((*self.framework.refused, *refused.rules_of(*self.target.split()))) if self.target else self.framework.refused)
 
     @property
     def assumptions(self) -> dict[str, str]:
@@ -66,7 +75,9 @@ class Asked:
 
     def evaluated(self, options: Mapping[str, Any]) -> Result:
         """A strategy's options on this model and system. InputError where it cannot run."""
-        return derive(self.loaded.architecture, options, Remembered(self.assumptions), self.overrides, self.system)
+        found = derive(self.loaded.architecture, options, Remembered(self.assumptions), self.overrides, self.system)
+        refused.check(self.refused, found.model, found.strategy)
+        return found
 
     def base(self, options: Mapping[str, Any]) -> Base:
         """Where an evaluation or a grid with these options starts."""
@@ -178,9 +189,7 @@ def _degrees(asked: Asked) -> Iterable[Choice]:
     if model.moe is not None and "ep" in has:
         yield Choice(("ep",), tuple((e,) for e in divisors(world) if model.moe.num_moe_experts % e == 0))
         if "etp" in has:
-            # experts whose products have biases are not split (Megatron-Core transformer_config.py, add_bias_linear)
-            splits = (1,) if model.moe.expert_bias else divisors(world)
-            yield Choice(("etp",), tuple((d,) for d in splits if model.attention.num_attention_heads % d == 0))
+            yield Choice(("etp",), tuple((d,) for d in divisors(world) if model.attention.num_attention_heads % d == 0))
     yield Choice(("micro_batch_size",), tuple((b,) for b in _MICRO_BATCHES if asked.batch % b == 0))
 
 
