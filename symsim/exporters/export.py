@@ -7,7 +7,7 @@ sentence: nothing is left out in silence.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +18,7 @@ from symsim.exporters.registry import TARGETS
 from symsim.importers.keys import shown
 from symsim.importers.reading import Options, read_job
 from symsim.inputs.architecture import Architecture, LayerKind
+from symsim.inputs.arithmetic import OF_STRETCHED
 from symsim.inputs.assumptions import ASSUMPTIONS, resolve
 from symsim.inputs.reading import write_text
 from symsim.inputs.strategies import load_strategy
@@ -39,7 +40,7 @@ _SPLIT = (
 # what a layer may have between its norm and its feed-forward network in a file that is written
 _MIXERS = ("attention", "linear_attention")
 _COMMENTED = (".sh", ".toml", ".py", ".yaml")
-_LABELS = {"name", "source", "fact", "modelling"}
+_LABELS = {"name", "source", "fact", "modelling", "arithmetic"}
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,7 @@ def lost(kind: str, asked: Asked, made: Mapping[str, str]) -> list[str]:
         skipped = "mtp_num_layers" if len(trained) == 1 else ""
         names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name) and name != skipped]
         said += [_sentence(title, "", name, ours.get(name), theirs.get(name)) for name in names]
+        said += [_sentence(title, "arithmetic.", *one) for one in _otherwise(asked.architecture, job.architecture, TARGETS[kind].says_arithmetic)]
     held = resolve(job.assumptions)
     chosen = {name for name, value in asked.assumptions.items() if value != ASSUMPTIONS[name].default and name not in asked.idle}
     said += [_sentence(title, "assume.", name, asked.assumptions[name], held[name]) for name in chosen if asked.assumptions[name] != held[name]]
@@ -177,6 +179,18 @@ def lost(kind: str, asked: Asked, made: Mapping[str, str]) -> list[str]:
         settings = " ".join(f"--set assume.{name}={value}" for name, value in own.items())
         said.append(f"{title} does otherwise by itself what was assumed: {settings} computes so")
     return said
+
+
+def _otherwise(model: Architecture, back: Architecture, said: bool) -> Iterator[tuple[str, Any, Any]]:
+    """Numbers from which no cost follows that come back otherwise: name, value, and that. said: whether one that does not come back is another;
+    of a file that says none it is that of the model which the file names."""
+    ours, theirs = (one.arithmetic.model_dump() if one.arithmetic is not None else {} for one in (model, back))
+    # numbers of another way to stretch angles say nothing
+    kinds = ours.get("rope_type") == theirs.get("rope_type") or not said
+    for name, value in ours.items() if kinds else [(n, v) for n, v in ours.items() if n not in OF_STRETCHED]:
+        other = theirs.get(name)
+        if value is not None and other != value and (said or other is not None):
+            yield name, value, other
 
 
 def plain(strategy: Strategy) -> dict[str, Any]:

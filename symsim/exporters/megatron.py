@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from symsim.exporters import refused
+from symsim.exporters import megatron_arithmetic, refused
 from symsim.importers.assumed import ALLOCATOR
 from symsim.importers.megatron.fusions import OFFLOADED
 from symsim.importers.megatron.hybrid import INDEXER
@@ -34,7 +34,7 @@ def files(asked: "Asked") -> dict[str, str]:
     a, s = asked.architecture, asked.strategy
     refused.check(refused.rules_of("megatron"), a, s)
     groups = {
-        "MODEL_ARGS": [*_model(a, s), *_attention(a), *_layers(a)],
+        "MODEL_ARGS": [*_model(a, s), *_attention(a), *_layers(a), *megatron_arithmetic.arguments(a)],
         "MOE_ARGS": list(_experts(a, s)),
         "PARALLEL_ARGS": [*_parallel(s), *_pipeline(a, s)],
         "TRAINING_ARGS": [*_training(asked), *_precision(s), *_recompute(s), *_optimizer(s)],
@@ -71,27 +71,9 @@ def run_arguments(asked: "Asked") -> list[Argument]:
 
 
 def said(asked: "Asked") -> list[str]:
-    """One sentence: numbers of the model that an architecture does not hold, since no cost follows from them, and their arguments."""
-    found = "; ".join(_unknown(asked.architecture))
-    return [f"add by hand what {asked.architecture.name} has of these, from which no cost follows: {found}"]
-
-
-def _unknown(a: Architecture) -> Iterator[str]:
-    """Arguments, with the default that Megatron-LM would take (arguments.py, transformer_config.py): only of what this model reads."""
-    if a.position_embedding == "rope":
-        yield "--rotary-base (else 10000)"
-        if a.attention.kind == "mla":
-            # latent attention has YaRN unless told otherwise
-            yield "--rope-type (else yarn), --rotary-scaling-factor, --mscale"
-        elif a.attention.rotary_scaled:
-            yield "YaRN's --yarn-beta-fast, --yarn-beta-slow, --yarn-original-max-position-embeddings"
-        else:
-            yield "Llama 3's --use-rope-scaling, --rope-scaling-factor"
-    yield "--norm-epsilon (else 1e-5)"
-    if a.moe is not None and (a.moe.moe_router_score_function != "softmax" or a.moe.moe_router_num_groups):
-        yield "--moe-router-topk-scaling-factor (else none)"
-    if any(network is not None and network.activation == "swiglu_clamped" for network in (a.mlp, a.moe)):
-        yield "--activation-func-clamp-value, --glu-linear-offset"
+    """One sentence: numbers that the model does not say, since no cost follows from them, and their arguments."""
+    found = "; ".join(megatron_arithmetic.unknown(asked.architecture))
+    return [f"add by hand what {asked.architecture.name} has of these, from which no cost follows: {found}"] if found else []
 
 
 def machines(s: Strategy) -> tuple[int, int]:

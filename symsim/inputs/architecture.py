@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from symsim.inputs.arithmetic import Arithmetic
 from symsim.inputs.attention import Attention
 from symsim.inputs.layer_pattern import Part, Segment, parse_layers, refuse_deep
 from symsim.inputs.limits import MOST_EXPERTS, MOST_LAYER_KINDS, MOST_LAYERS, Experts, Size
@@ -235,6 +236,7 @@ class Architecture(Part):
     hidden_dropout: float = Field(0.0, ge=0, lt=1)
     embedding_dropout: float | None = Field(None, ge=0, lt=1, description="default: hidden_dropout")
     attention_dropout: float = Field(0.0, ge=0, lt=1)
+    arithmetic: Arithmetic | None = None
     modelling: str = Field("", description="Hugging Face model_type whose module code the eager profile follows")
     # whether layer kinds are as names spell them (`symsim/algebra/kinds.py`), no more as the user named them
     _spelt: bool = PrivateAttr(False)

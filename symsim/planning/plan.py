@@ -298,10 +298,8 @@ def plan(
     if made.system is None:
         raise InputError("a plan needs a system: give one with -y")
     _check_system(made.system, made.system_changes, goal)
-    allowed = (allow,) if isinstance(allow, str) else tuple(allow)
-    asked = Asked(
-        loaded, made.architecture, made.system, world, batch, length, framework_of(framework), fixed, allowed, dict(overrides or {}), target
-    )
+    named, allowed = framework_of(framework), (allow,) if isinstance(allow, str) else tuple(allow)
+    asked = Asked(loaded, made.architecture, made.system, world, batch, length, named, fixed, allowed, dict(overrides or {}), target)
     search, rows = _searched(asked, fits_with, _OBJECTIVES.get(goal, "time.step"), top, progress)
     fits, smallest = bool(rows), None
     if not fits:

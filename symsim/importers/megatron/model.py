@@ -9,6 +9,7 @@ from typing import Any
 from symsim.errors import InputError
 from symsim.importers.keys import Keys
 from symsim.importers.megatron import hybrid
+from symsim.importers.megatron.arithmetic import arithmetic
 from symsim.importers.megatron.vocabulary import vocabulary
 from symsim.inputs.architecture import Architecture, LayerKind
 from symsim.inputs.layer_pattern import compress
@@ -85,14 +86,13 @@ def read_model(keys: Keys, name: str, fields: bool, tp: int, where: str, entry: 
         layer_norm = True
         keys.note("normalization", "derived", "normalization", "LayerNorm, with a weight and a bias")
     positions, rows = _positions(keys)
-    used = {kind for kind, _ in kinds}
     data = dict(
         name=re.sub(r"[^\w.+-]", "_", name) or "megatron",
         source="arguments of Megatron-LM",
         hidden_size=width,
         vocab_size=vocabulary(keys, fields, tp, where),
         layers=compress([kind for kind, _ in kinds]),
-        layer_kinds={kind: made for kind, made in dict(kinds).items() if kind in used},
+        layer_kinds=dict(kinds),
         attention=attention,
         linear_attention=linear,
         mamba=hybrid.mamba(keys, letters, width),
@@ -110,6 +110,7 @@ def read_model(keys: Keys, name: str, fields: bool, tp: int, where: str, entry: 
         mtp_use_repeated_layer=keys.flag("mtp_use_repeated_layer", False, to="mtp_use_repeated_layer"),
         hidden_dropout=_dropout(keys, "hidden_dropout"),
         attention_dropout=_dropout(keys, "attention_dropout"),
+        arithmetic=arithmetic(keys, attention.get("kind") == "mla"),
     )
     return validate(Architecture, {key: value for key, value in data.items() if value is not None}, where)
 

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from symsim.errors import InputError, cut, nearest
 from symsim.inputs.architecture import Architecture, Attention, LayerKind, Mlp, Moe
+from symsim.inputs.hf.arithmetic import arithmetic
 from symsim.inputs.hf.config import FORBIDDEN, MTP_COUNTS, MTP_DETAILS, NO_EFFECT, Config, Row
 from symsim.inputs.hf.families import FAMILIES, SUPPORTED
 from symsim.inputs.hf.family import Family, sizes_of
@@ -140,7 +141,10 @@ def _build(c: Config, family: Family, name: str, model_type: str) -> Architectur
     if (needs_dim or family.heads_divide) and model["hidden_size"] % attention.num_attention_heads:
         spelled, _ = c.look("num_attention_heads")
         raise InputError(f"{c.where}: key '{spelled}' is {attention.num_attention_heads}, which does not divide hidden_size {model['hidden_size']}.")
-    made = Architecture(name=name, modelling=family.modelling or model_type, **layers, **model, **parts)
+    networks = [parts[part] for part in ("mlp", "moe") if part in parts]
+    clamped = any(network.activation == "swiglu_clamped" for network in networks)
+    numbers = arithmetic(c.values, model.get("position_embedding", "rope") == "rope", clamped, "moe" in parts)
+    made = Architecture(name=name, modelling=family.modelling or model_type, arithmetic=numbers, **layers, **model, **parts)
     turned_in_pairs(c, family, made)
     return made
 
