@@ -456,10 +456,12 @@ WHOLE_NUMBERS = """
     microbatch-group-size-per-virtual-pipeline-stage moe-ffn-hidden-size moe-router-group-topk moe-router-num-groups moe-router-topk
     moe-shared-expert-intermediate-size mtp-num-layers num-attention-heads num-distributed-optimizer-instances num-experts num-layers
     num-query-groups num-virtual-stages-per-pipeline-rank pipeline-model-parallel-size q-lora-rank qk-head-dim qk-pos-emb-head-dim
-    recompute-num-layers seq-length tensor-model-parallel-size train-iters v-head-dim vocab-size""".split()
+    recompute-num-layers rotary-base rotary-seq-len-interpolation-factor seq-length tensor-model-parallel-size train-iters v-head-dim vocab-size
+    yarn-original-max-position-embeddings""".split()
 NUMBERS = """
-    attention-dropout clip-grad hidden-dropout lr moe-aux-loss-coeff moe-expert-capacity-factor optimizer-offload-fraction rotary-percent
-    sgd-momentum""".split()
+    activation-func-clamp-value attention-dropout clip-grad glu-linear-offset hidden-dropout init-method-std lr moe-aux-loss-coeff
+    moe-expert-capacity-factor moe-router-topk-scaling-factor mscale mscale-all-dim norm-epsilon optimizer-offload-fraction rope-scaling-factor
+    rotary-percent rotary-scaling-factor sgd-momentum yarn-beta-fast yarn-beta-slow""".split()
 CHOICES = {
     "cross-entropy-fusion-impl": "native te", "data-parallel-sharding-strategy": "no_shard optim optim_grads optim_grads_params",
     "exp-avg-dtype": "fp32 fp16 bf16 fp8", "exp-avg-sq-dtype": "fp32 fp16 bf16 fp8", "main-grads-dtype": "fp32 bf16",
@@ -469,7 +471,7 @@ CHOICES = {
     "moe-router-score-function": "softmax sigmoid sqrtsoftplus", "moe-token-dispatcher-type": "allgather alltoall flex",
     "optimizer": "adam sgd muon dist_muon lion soap adaptive_muon", "position-embedding-type": "learned_absolute rope yarn mrope relative none",
     "recompute-granularity": "full selective", "recompute-method": "uniform block", "softmax-type": "vanilla off-by-one learnable",
-    "ckpt-format": "torch torch_dist torch_dcp fsdp_dtensor",
+    "ckpt-format": "torch torch_dist torch_dcp fsdp_dtensor", "rope-type": "rope yarn",
     "outer-dp-sharding-strategy": "no_shard optim", "tokenizer-type": "NullTokenizer", "attention-backend": "flash fused unfused local auto",
 }  # fmt: skip
 _FLAGGED = r"\[[01]\]\*\d+(\+\[[01]\]\*\d+)*"

@@ -43,6 +43,9 @@ def command(result_of: "Callable[..., tuple[Result, list[str]]]") -> Callable[..
         as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array, an object a question.")] = False,
     ) -> None:
         """Ask what moves a number, where two are equal, how large or small one may be."""
+        from symsim.api.order import model_first
+
+        model_first("ask", model, questions)
         result, notes = result_of(model, strategy, system, settings)
         answers = _answers(result, _joined(questions, over, where, needed_for), plot)
         if as_json:

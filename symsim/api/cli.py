@@ -20,6 +20,7 @@ from symsim.api import formula as formulas
 from symsim.api.arguments import Axes, By, Columns, Model, Pareto, ReportFile, Settings, Short, StrategyText, SystemName, pair
 from symsim.api.asked import command as asking
 from symsim.api.completing import kinds
+from symsim.api.order import among, kind_first
 from symsim.api.terminal import leave_output, print_out, say
 from symsim.api.twice import check_once
 from symsim.compat.registry import KINDS as SYSTEMS
@@ -268,6 +269,7 @@ def bring(
     from symsim.importers.ledger import ledger_text
     from symsim.importers.reading import Options, read_job
 
+    kind_first("import", kind, inputs or (), KINDS)
     given = dict(pair("--var", text) for text in variables or ())
     job = read_job(kind, inputs or (), Options(lenient, version, given, model, faithful))
     written = write_job(job, output) if output is not None else []
@@ -291,8 +293,7 @@ def take(
 
     if output is None:
         raise InputError("symsim export writes a file: give one with -o")
-    if kind not in TARGETS:
-        raise InputError(f"symsim does not export '{kind}': {nearest(kind, list(TARGETS))}")
+    kind_first("export", kind, [model], TARGETS)
     result, _ = _result(model, strategy, system, settings)
     written, lost = export(kind, Asked(result.model, result.strategy, result.system, result.assumptions), output)
     for note in lost:
@@ -412,8 +413,8 @@ def _result(model: str, strategy: str | None, system: str | None, settings: Sequ
 app.command("ask")(asking(_result))
 
 
-def _misused(error: Any, command: str) -> str:
-    """What of a command line does not fit the command, with what would be right, and where its help is."""
+def _misused(error: Any, command: str, words: Sequence[str]) -> str:
+    """What of a command line of so many words does not fit the command, with what would be right, and where its help is."""
     # an option without its value has no context
     said, asked = error.format_message().rstrip("."), error.ctx.command_path if error.ctx else f"symsim {command}".rstrip()
     meant = str(getattr(getattr(error, "param", None), "help", None) or "") if said.startswith("Missing") else ""
@@ -429,6 +430,8 @@ def _misused(error: Any, command: str) -> str:
         said = f"there is no option {option}: " + (f"{takes} {name}=VALUE sets it in the strategy" if is_strategy else nearest(option, known))
     elif said.startswith("Got unexpected") and "=" in said:
         said += ", and a strategy is one text: -s tp=8,pp=2"
+    elif said.startswith("Got unexpected"):
+        said += among(words, said)
     there = "commands and options" if asked == "symsim" else "arguments and options"
     return f"{said}{'' if said.endswith('?') else ';'} '{asked} --help' lists {there}"
 
@@ -483,7 +486,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except InputError as error:
         _fail(str(error), _BAD_INPUT)
     except _UsageError as error:
-        _fail(_misused(error, given[0] if given and given[0] in commands else ""), _BAD_INPUT)
+        _fail(_misused(error, given[0] if given and given[0] in commands else "", given), _BAD_INPUT)
     except (typer.Abort, KeyboardInterrupt):
         # the shell has moved to a new line's start only if ^C was typed; begin one either way
         print(file=sys.stderr)

@@ -27,11 +27,13 @@ def formula(
     """Print one formula as it is read, or as code."""
     from symsim.algebra.grammar import parse
     from symsim.algebra.vocabulary import SYMBOLS
+    from symsim.api.order import model_first
     from symsim.api.python import derive
     from symsim.evaluation.quantities import QUANTITIES, refuse_unknown
     from symsim.inputs.run import asks_run
     from symsim.report.formula_list import chapters
 
+    model_first("formula", model, [name] if name is not None else [])
     result = derive(model, strategy, overrides=dict(pair("--set", text) for text in settings or ()), system=system)
     if name is None:
         print_out(chapters(result))

@@ -83,6 +83,8 @@ def diff(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Set two models, strategies or systems side by side, and say part by part where the difference of their steps is."""
+    from symsim.api.order import models_alone
     from symsim.planning.command import run_diff
 
+    models_alone("diff", models)
     run_diff(models, strategies or (), systems or (), settings or (), as_json, print_out, say)

@@ -17,7 +17,7 @@ from symsim.inputs.assumptions import resolve
 from symsim.inputs.hub import downloaded_config, is_hub_id, shipped_model
 from symsim.inputs.layer_pattern import format_layers
 from symsim.inputs.reading import format_yaml, from_validation_error, read_json, read_yaml
-from symsim.inputs.shipped import for_claims, list_models, models_directory
+from symsim.inputs.shipped import for_claims, list_models, list_systems, models_directory
 from symsim.inputs.validation import validate
 
 # the files of a directory that `symsim import` writes
@@ -59,7 +59,13 @@ def load_model(reference: str) -> LoadedModel:
     if (own := for_claims("models", reference)) is not None:
         raise InputError(f"{reference} is a model of 'symsim audit' alone; its file is one for every command: {own}")
     page = re.fullmatch(r"https?://(?:www\.)?huggingface\.co/([\w.-]+/[\w.-]+).*", reference)
-    hint = f"nothing is downloaded; {page[1]} is its id" if page else nearest(reference, names, "'symsim list models' has them")
+    hint = (
+        f"nothing is downloaded; {page[1]} is its id"
+        if page
+        else "it is a system, which -y gives"
+        if reference in list_systems()
+        else nearest(reference, names, "'symsim list models' has them")
+    )
     raise InputError(f"no model or file is named '{reference}': {hint}")
 
 
