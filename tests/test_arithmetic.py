@@ -143,3 +143,15 @@ def test_a_model_that_is_written_keeps_them(tmp_path: Path) -> None:
     ended = run("import", "hf", str(tmp_path / "config.json"), "-o", str(tmp_path / "kept"))
     assert ended.returncode == 0, ended.stderr
     assert known(symsim.load_model(str(tmp_path / "kept"))) == known(architecture) and len(known(architecture)) == 8
+
+
+def test_numbers_of_a_flavor_that_are_not_the_models_are_said(tmp_path: Path) -> None:
+    """torchtitan stretches the angles of every Llama 3 by 8, as Meta did from 3.1 on."""
+    asked: list[tuple[str, list[str]]] = [
+        ("llama3-8b", ["torchtitan cannot say arithmetic.rope_type=default: what is written means llama3"]),
+        ("llama3.1-405b", []),
+        ("qwen3-8b", []),
+    ]
+    for model, sentences in asked:
+        _, said = export("torchtitan", Asked(symsim.load_model(model), load_strategy("dp=4,zero=3,fusion=eager")), tmp_path / "job.py")
+        assert [one for one in said if "arithmetic" in one] == sentences

@@ -186,7 +186,7 @@ def _otherwise(model: Architecture, back: Architecture, said: bool) -> Iterator[
     of a file that says none it is that of the model which the file names."""
     ours, theirs = (one.arithmetic.model_dump() if one.arithmetic is not None else {} for one in (model, back))
     # numbers of another way to stretch angles say nothing
-    kinds = ours.get("rope_type") == theirs.get("rope_type") or not said
+    kinds = ours.get("rope_type") == theirs.get("rope_type")
     for name, value in ours.items() if kinds else [(n, v) for n, v in ours.items() if n not in OF_STRETCHED]:
         other = theirs.get(name)
         if value is not None and other != value and (said or other is not None):

@@ -28,7 +28,7 @@ from symsim.importers.torchtitan.older import of_today, with_names
 from symsim.importers.torchtitan.primus import TABLE as PRIMUS
 from symsim.importers.torchtitan.primus import read_primus
 from symsim.importers.torchtitan.registry import read_registry
-from symsim.importers.torchtitan.tables import FLAVORS, SILENT
+from symsim.importers.torchtitan.tables import ARITHMETIC, FLAVORS, SILENT
 from symsim.importers.torchtitan.toml import read_toml
 from symsim.importers.trainer import buckets
 from symsim.importers.weights import model_of
@@ -152,8 +152,9 @@ def _model(keys: Keys, options: "Options") -> "Architecture | None":
         keys.note("model.flavor", to=f"model {shipped}")
         keys.note("model.hf_assets_path", "no_cost_effect", why="weights and tokenizer")
         known = load_model(shipped).architecture
+        own: dict[str, Any] = {"arithmetic": ARITHMETIC.get(name.removesuffix("_ft"))}
         # models/qwen3_5/__init__.py: every flavor has a head of its own
-        return known.model_copy(update={"tie_word_embeddings": False}) if name == "qwen3_5" else known
+        return known.model_copy(update={**own, **({"tie_word_embeddings": False} if name == "qwen3_5" else {})})
     small = debug_model(name.removesuffix("_ft")) if written in DEBUG else None
     if small is not None:
         keys.note("model.flavor", to=f"model {small.name}")

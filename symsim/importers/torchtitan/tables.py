@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from symsim.importers.keys import Silent, silent
 from symsim.importers.trainer import DATA, DDP, EVALUATION, LENGTH, LOADING, LOGS, PATHS, RATES, RNG, SAVING
+from symsim.inputs.arithmetic import Arithmetic
 
 _TIMEOUT = "limits of waiting, and records of messages"
 _JITTER = "Python's garbage collector runs on all ranks at once, every so many steps: below 1 %"
@@ -130,4 +131,17 @@ FLAVORS: dict[str, dict[str, str]] = {
     "gpt_oss": {"20b": "gpt-oss-20b", "120b": "gpt-oss-120b"},
     "kimi_k2_7": {"moonlight-16B-A3B": "moonlight-16b-a3b"},
     "qwen3_5": {size: f"qwen3.5-{size.casefold()}" for size in ("0.8B", "4B", "9B", "27B", "35B-A3B", "122B-A10B", "397B-A17B")},
+}
+
+# of flavors numbers from which no cost follows: models/llama3/__init__.py, models/common/rope.py (RoPE.Config) and nn_modules.py, of every size
+ARITHMETIC = {
+    "llama3": Arithmetic(
+        norm_epsilon=1e-5,
+        rotary_base=500_000,
+        rope_type="llama3",
+        rope_scaling_factor=8,
+        original_max_position_embeddings=8192,
+        low_freq_factor=1,
+        high_freq_factor=4,
+    )
 }
