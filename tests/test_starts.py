@@ -147,6 +147,7 @@ def test_zero_takes_an_optimizer_that_is_not_tested_when_told_to(optimizer: str,
         ("zero=0", "DeepSpeed sums gradients of bf16 in fp32 without ZeRO before 0.17.6 alone"),
         ("zero=0,grad_reduce_in_fp32=false", "DeepSpeed sums gradients of bf16 in bf16 without ZeRO since 0.17.6 alone"),
         ("zero=1,optimizer=muon", "DeepSpeed has Muon since 0.17.6"),
+        ("tp=2,zero=3", "DeepSpeed has tensor ranks beside ZeRO stage 3 in newer versions alone: 0.19.5 starts so, 0.16.4 does not"),
     ],
 )
 def test_what_some_versions_of_deepspeed_refuse_is_said(options: str, sentence: str, tmp_path: Path) -> None:

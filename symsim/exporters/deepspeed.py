@@ -58,6 +58,9 @@ def said(asked: "Asked") -> list[str]:
     found = [f"a DeepSpeed JSON holds no model and no sequence length: the trainer is told {model.name} and {s.seq_length}"]
     if s.tp > 1 and model.moe is not None:
         found.append(f"experts with autotp_size={s.tp} are split without sequence parallelism, which is not modelled: the file is not read back")
+    if s.tp > 1 and s.zero == 3:
+        # runtime/engine.py _configure_tensor_parallel_states
+        found.append("DeepSpeed has tensor ranks beside ZeRO stage 3 in newer versions alone: 0.19.5 starts so, 0.16.4 does not")
     if s.optimizer == "muon":
         found.append(f"DeepSpeed has Muon since {_CHANGED}")
     if s.zero == 0 and s.precision == "bf16":
