@@ -11,8 +11,6 @@ from time import process_time
 
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.trained import respelt
-from symsim.lowering.lower import declared_alone
-from symsim.lowering.marked import names_of
 
 # what of a layer's parameters is called otherwise: by transformers (models/*/modeling_*.py) and by Megatron-Core (core/transformer)
 _OF_TRANSFORMERS = {
@@ -197,6 +195,10 @@ def _every(model: Architecture) -> list[dict[str, list[_Parameter]]]:
 
 def _called(model: Architecture, inside: Mapping[str, tuple[str, ...]], layers: str, language: int) -> dict[str, list[_Parameter]]:
     """Every name of modelling code, and the parameters here that it holds."""
+    # most jobs name none
+    from symsim.lowering.lower import declared_alone
+    from symsim.lowering.marked import names_of
+
     declared = declared_alone(model)
     held = {b: [(t.name, names_of(block, t, model)) for t in block.parameters()] for b, block in declared.items()}
     kinds = [kind for segment in model.layers for _ in range(segment.repeat) for kind in segment.kinds]
