@@ -404,6 +404,11 @@ def test_a_pattern_of_some_layers_or_of_nothing_says_so() -> None:
     assert none.fate == "not_modelled" and none.why.startswith("no linear map here is called q_proj")
 
 
+def test_of_an_unknown_model_all_names_of_a_pattern_count() -> None:
+    found = job(r"swift sft --model nobody/knows --tuner_type lora --target_regex .*\.(q_proj|v_proj)")
+    assert dict(found.strategy or {})["target_modules"] == ["q_proj", "v_proj"]
+
+
 def test_patterns_leave_out_experts_that_are_no_modules() -> None:
     """Of transformers 5; a dense layer's network and shared experts are some."""
     for model, expected in (

@@ -172,7 +172,7 @@ def words(text: str) -> list[str]:
         return text.replace(",", " ").split()
     made = [word + suffix for group, suffix in _ALTERNATIVES.findall(text) if suffix for word in group.split("|") if word]
     rest = _ALTERNATIVES.sub(" ", text)
-    return made + [word for word in re.findall(r"\w+", rest) if word.endswith("_proj")] or [text.rsplit("(", 1)[-1].rstrip(")$").split("|")[0]]
+    return made + [word for word in re.findall(r"\w+", rest) if word.endswith("_proj")] or text.rsplit("(", 1)[-1].rstrip(")$").split("|")
 
 
 def _meant(text: str, known: Mapping[str, tuple[str, ...]], te: bool) -> tuple[str, ...]:
