@@ -404,6 +404,16 @@ def test_a_pattern_of_some_layers_or_of_nothing_says_so() -> None:
     assert none.fate == "not_modelled" and none.why.startswith("no linear map here is called q_proj")
 
 
+def test_rows_that_are_padded_by_name_are_said_there() -> None:
+    padded = "megatron sft --model Qwen/Qwen3-8B --padding_free false --micro_batch_size"
+    unsaid = rows(job(f"{padded} 4"))["padding_free"]
+    assert unsaid.fate == "derived" and "--var" in unsaid.why
+    lengths = {"packed_document_length": "900"}
+    one = job(f"{padded} 1", variables=lengths)
+    assert rows(one)["padding_free"].fate == "mapped" and one.placed().padding_free
+    assert rows(job(f"{padded} 4", variables=lengths))["padding_free"].fate == "derived"
+
+
 def test_of_an_unknown_model_all_names_of_a_pattern_count() -> None:
     found = job(r"swift sft --model nobody/knows --tuner_type lora --target_regex .*\.(q_proj|v_proj)")
     assert dict(found.strategy or {})["target_modules"] == ["q_proj", "v_proj"]

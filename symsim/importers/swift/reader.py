@@ -174,8 +174,8 @@ def _lengths(r: Reading, options: "Options", free_by_default: bool) -> None:
         packed_rows(r.keys, "packing", said)
     elif free and (said or r.keys.has("padding_free")):
         free_rows(r.keys, "padding_free", said, r.strategy)
-    elif said and not apart and not free:
-        padded_rows(r.keys, said, said, r.strategy)
+    elif not apart and not free and (said or r.keys.has("padding_free")):
+        padded_rows(r.keys, "padding_free" if r.keys.has("padding_free") else said, said, r.strategy)
     if r.keys.has("mlp_padding_free") and r.keys.flag("mlp_padding_free", False):
         _networks_without_padding(r, said, packed or free)
     balanced(r.keys, r.assumptions, "group_by_length")
