@@ -385,6 +385,8 @@ def test_patterns_are_found_in_names(pattern: str, entries: list[str]) -> None:
         ("Qwen/Qwen3-8B", r".*self_attn.*", ["linear_qkv", "o_proj"], ["q_proj", "k_proj", "v_proj", "o_proj"]),
         ("Qwen/Qwen3-8B", r"^model\.layers\.\d+\.mlp\.(gate|down)_proj$", ["linear_fc1", "down_proj"], ["gate_proj", "down_proj"]),
         ("Qwen/Qwen3-8B", r"decoder\.layers\.\d+\.mlp\.linear_fc[12]", ["linear_fc1", "down_proj"], ["gate_proj", "up_proj", "down_proj"]),
+        # one weight in Phi-3's modelling code
+        ("microsoft/phi-4", r".*\.(?:qkv_proj|o_proj)", ["linear_qkv", "o_proj"], ["attention.qkv", "o_proj"]),
         ("deepseek-ai/DeepSeek-V3", r".*shared_experts\.(gate|up)_proj", ["moe.shared_experts.gate_up"], ["moe.shared_experts.gate_up"]),
     ],
 )
@@ -397,11 +399,26 @@ def test_adapters_by_a_pattern_of_whole_names(model: str, pattern: str, megatron
 
 def test_a_pattern_of_some_layers_or_of_nothing_says_so() -> None:
     some = job(r"swift sft --tuner_type lora --model Qwen/Qwen3-8B --target_regex model\.layers\.(?:1\d\..*q|3.*up)_proj")
-    assert dict(some.strategy or {})["target_modules"] == ["layers.3-3.up_proj", "layers.30-35.up_proj", "layers.10-19.q_proj"]
+    assert dict(some.strategy or {})["target_modules"] == ["layers.10-19.q_proj", "layers.3-3.up_proj", "layers.30-35.up_proj"]
     odd = job(r"swift sft --tuner_type lora --model Qwen/Qwen3-8B --target_regex .*\.\d?[13579]\..*_proj")
     assert rows(odd)["target_regex"].fate == "not_modelled" and "o_proj" in dict(odd.strategy or {})["target_modules"]
     none = rows(job("swift sft --tuner_type lora --model Qwen/Qwen3-8B --target_regex q_proj"))["target_regex"]
     assert none.fate == "not_modelled" and none.why.startswith("no linear map here is called q_proj")
+
+
+@pytest.mark.parametrize(
+    ("model", "pattern", "entries"),
+    [
+        # every fourth layer of Qwen3-Next has attention, the others a linear_attn
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", r".*self_attn.*", [*(f"{n}_proj" for n in ("attention.gate", "q", "k", "v", "o")), "q_norm", "k_norm"]),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", r"layers\.[0-7]\.linear_attn", ["layers.0-2.attention", "layers.4-6.attention"]),
+        # what a pattern leaves out has several names here, of which a family has one
+        ("Qwen/Qwen3-30B-A3B", r"^(?!.*mlp\.gate|.*experts|.*norm|.*self_attn).*", ["embedding", "lm_head"]),
+    ],
+)
+def test_patterns_know_mixers_and_what_they_leave_out(model: str, pattern: str, entries: list[str]) -> None:
+    found = job(f"swift sft --tuner_type full --model {model} --freeze_parameters_regex {pattern}")
+    assert sorted(dict(found.strategy or {})["freeze_parameters"]) == sorted(entries)
 
 
 def test_rows_that_are_padded_by_name_are_said_there() -> None:

@@ -3,50 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
-from itertools import chain
 from time import process_time
 
+from symsim.importers.called import Parameter, parameters
 from symsim.inputs.architecture import Architecture
-from symsim.inputs.trained import respelt
 
-# what of a layer's parameters is called otherwise: by transformers (models/*/modeling_*.py) and by Megatron-Core (core/transformer)
-_OF_TRANSFORMERS = {
-    "pre_attention_norm": ("input_layernorm",),
-    "pre_mlp_norm": ("post_attention_layernorm",),
-    "attention": ("self_attn",),
-    "moe.gate.router": ("mlp.gate", "mlp.router", "block_sparse_moe.gate"),
-    "moe.experts": ("mlp.experts", "block_sparse_moe.experts"),
-    "moe.shared_experts": ("mlp.shared_experts", "mlp.shared_expert"),
-    "moe": ("mlp",),
-}
-_OF_MEGATRON = {
-    "pre_attention_norm.weight": ("self_attention.linear_qkv.layer_norm_weight", "input_layernorm.weight"),
-    "pre_mlp_norm.weight": ("mlp.linear_fc1.layer_norm_weight", "pre_mlp_layernorm.weight"),
-    **dict.fromkeys(("attention.q_proj", "attention.k_proj", "attention.v_proj"), ("self_attention.linear_qkv",)),
-    "attention.o_proj": ("self_attention.linear_proj",),
-    "attention.q_norm": ("self_attention.q_layernorm",),
-    "attention.k_norm": ("self_attention.k_layernorm",),
-    "attention": ("self_attention",),
-    **dict.fromkeys(("mlp.gate_proj", "mlp.up_proj"), ("mlp.linear_fc1",)),
-    "mlp.down_proj": ("mlp.linear_fc2",),
-    "moe.gate.router": ("mlp.router",),
-    **dict.fromkeys(("moe.experts.gate_proj", "moe.experts.up_proj"), ("mlp.experts.linear_fc1",)),
-    "moe.experts.down_proj": ("mlp.experts.linear_fc2",),
-    **dict.fromkeys(("moe.shared_experts.gate_proj", "moe.shared_experts.up_proj"), ("mlp.shared_experts.linear_fc1",)),
-    "moe.shared_experts.down_proj": ("mlp.shared_experts.linear_fc2",),
-    "moe": ("mlp",),
-}
-_ENDS = {
-    "embedding.word_embeddings": ("model.embed_tokens", "embedding.word_embeddings"),
-    "final_norm": ("model.norm", "decoder.final_layernorm"),
-    "lm_head.lm_head": ("lm_head", "output_layer"),
-}
-_LANGUAGES = ((_OF_TRANSFORMERS, "model.layers", 0), (_OF_MEGATRON, "decoder.layers", 1))
-# beside towers the decoder is called so: by Megatron-Core and transformers 4, and by transformers 5
-_BESIDE_TOWERS = (("", ""), ("", "language_model."), ("model.", "model.language_model."))
 _LAYER = re.compile(r"model\.layers\.\d+\.")
 # what is run of a pattern: characters and classes of them, repeated or not, and groups that are not
 _ONE = r"(?:\\[.dw]|\[\^?(?:\\[.dw]|[\w.\-])+\]|[\w.\-/])"
@@ -56,19 +19,11 @@ _DIGITS = ("\\d", "[\\d]", "[0-9]")
 # what is tried with a pattern: so many ways through a name, and so many seconds for all names together
 _NAME, _NUMBER, _MOST_WAYS, _SECONDS = 60, 3, 4 * 60**3, 2.0
 _LONGEST = 400
+_EXCEPT = "(?!"
 
 
 class _Slow(Exception):
     """A pattern that takes too long."""
-
-
-@dataclass(frozen=True)
-class _Parameter:
-    """at: its layer, None at the ends. means: names that symsim has for it."""
-
-    at: int | None
-    own: str
-    means: frozenset[str]
 
 
 def of_beginnings(asked: Iterable[str], architecture: Architecture) -> tuple[list[str], list[str]]:
@@ -99,20 +54,16 @@ def whole_modules(pattern: str, weights: Container[str], architecture: Architect
     compiled = _compiled(pattern)
     if compiled is None:
         return {}
-    holds = _finds(compiled.fullmatch)
-    try:
-        for names in _every(respelt(architecture)):
-            held = [p for name, of in names.items() if holds(name.rpartition(".")[0]) for p in of if p.own in weights]
-            if held:
-                return {own: {p.at for p in held if p.own == own} for own in dict.fromkeys(p.own for p in held)}
-    except _Slow:
-        pass
-    return {}
+    matches = _finds(compiled.fullmatch)
+    linear: dict[str, set[int | None]] = {}
+    for p in _found(parameters(architecture), lambda name: matches(name.rpartition(".")[0]), _EXCEPT in pattern, lambda p: p.own in weights):
+        linear.setdefault(p.own, set()).add(p.at)
+    return linear
 
 
 def modules(architecture: Architecture) -> tuple[list[str], list[str]]:
     """The modules of a layer as transformers calls them, and those before and after the layers."""
-    names = [(name, of[0].at) for name, of in _called(respelt(architecture), *_LANGUAGES[0]).items()]
+    names = [(name, p.at) for p in parameters(architecture)[0] for name in p.called]
     inner = (_LAYER.sub("", name).partition(".")[0] for name, at in names if at is not None)
     return list(dict.fromkeys(inner)), list(dict.fromkeys(name.rpartition(".")[0].rpartition(".")[2] for name, at in names if at is None))
 
@@ -169,60 +120,30 @@ def _ways(text: str) -> int:
 
 
 def _named(architecture: Architecture, asked: Iterable[tuple[str, Callable[[str], bool]]]) -> tuple[list[str], list[str]]:
-    model = respelt(architecture)
-    every = _every(model)
-    found: set[_Parameter] = set()
+    every = parameters(architecture)
+    found: set[Parameter] = set()
     lost = []
     for text, holds in asked:
-        try:
-            own = next((f for names in every if (f := {p for name, of in names.items() if holds(name) for p in of})), None)
-        except _Slow:
-            own = None
-        if own is None:
-            lost.append(text)
-        else:
-            found |= own
-    return _entries(found, {p for of in every[0].values() for p in of}), lost
+        own = _found(every, holds, _EXCEPT in text)
+        found |= {*own}
+        lost += [] if own else [text]
+    return _entries(found, set(every[0])), lost
 
 
-def _every(model: Architecture) -> list[dict[str, list[_Parameter]]]:
-    return [
-        {other + name.removeprefix(own) if name.startswith(own) else name: of for name, of in _called(model, *language).items()}
-        for language in _LANGUAGES
-        for own, other in _BESIDE_TOWERS
-    ]
+def _found(
+    every: Sequence[Sequence[Parameter]], holds: Callable[[str], bool], by_all: bool, counts: Callable[[Parameter], bool] = lambda _: True
+) -> list[Parameter]:
+    """The parameters that are meant in the first modelling code that has any; none where it takes too long."""
+    try:
+        for language in every:
+            if found := [p for p in language if counts(p) and p.meant(holds, by_all)]:
+                return found
+    except _Slow:
+        pass
+    return []
 
 
-def _called(model: Architecture, inside: Mapping[str, tuple[str, ...]], layers: str, language: int) -> dict[str, list[_Parameter]]:
-    """Every name of modelling code, and the parameters here that it holds."""
-    # most jobs name none
-    from symsim.lowering.lower import declared_alone
-    from symsim.lowering.marked import names_of
-
-    declared = declared_alone(model)
-    held = {b: [(t.name, names_of(block, t, model)) for t in block.parameters()] for b, block in declared.items()}
-    kinds = [kind for segment in model.layers for _ in range(segment.repeat) for kind in segment.kinds]
-    ends = ((None, name, means) for b in held if b not in model.layer_kinds for name, means in held[b])
-    inner = ((at, name, means) for at, kind in enumerate(kinds) for name, means in held[kind])
-    names: dict[str, list[_Parameter]] = {}
-    for at, name, means in chain(ends, inner):
-        for text in (_end(name, language),) if at is None else (f"{layers}.{at}.{rest}" for rest in _spellings(name, inside)):
-            names.setdefault(text, []).append(_Parameter(at, name, means))
-    return names
-
-
-def _end(name: str, language: int) -> str:
-    own = next((n for n in _ENDS if name.startswith(f"{n}.")), None)
-    return name if own is None else _ENDS[own][language] + name.removeprefix(own)
-
-
-def _spellings(name: str, inside: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """A parameter of a layer by its other names, or its own."""
-    own = next((n for n in inside if name == n or name.startswith(f"{n}.")), None)
-    return [name] if own is None else [other + name.removeprefix(own) for other in inside[own]]
-
-
-def _entries(found: set[_Parameter], every: set[_Parameter]) -> list[str]:
+def _entries(found: set[Parameter], every: set[Parameter]) -> list[str]:
     """The fewest entries of freeze_parameters that mean these and no others: names of all layers, then those of runs of layers."""
     left, made = set(found), list[str]()
     for name, own in _by_name(every):
@@ -241,9 +162,9 @@ def _entries(found: set[_Parameter], every: set[_Parameter]) -> list[str]:
     return made
 
 
-def _by_name(parameters: Iterable[_Parameter]) -> list[tuple[str, set[_Parameter]]]:
+def _by_name(parameters: Iterable[Parameter]) -> list[tuple[str, set[Parameter]]]:
     """Parameters under each name, those of most first, of the shortest names."""
-    found: dict[str, set[_Parameter]] = {}
+    found: dict[str, set[Parameter]] = {}
     for p in parameters:
         for name in p.means:
             found.setdefault(name, set()).add(p)

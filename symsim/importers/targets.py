@@ -87,9 +87,11 @@ def pattern_targets(keys: Keys, key: str, strategy: dict[str, Any], architecture
     if held:
         names = [entry for name, layers in held.items() for entry in ([name] if layers == whole[name] else _in_layers([name], layers))]
         _some_layers(keys, key, strategy, names, list(held))
-    else:
-        strategy["target_modules"] = ["all_linear"]
-        keys.note(key, "not_modelled", "target_modules", f"no linear map here is called {cut(text)}: all have adapters in their place")
+        return
+    # of modelling code with names of its own (_OF_OTHERS)
+    strategy["target_modules"], lost = (["all_linear"], [text]) if any(_leaf(w) in text for w in weights) else targets([text], strategy, architecture)
+    why = f"no linear map here is called {cut(text)}: all have adapters in their place" if lost else "the names in the pattern, in all layers"
+    keys.note(key, "not_modelled" if lost else "mapped", "target_modules", why)
 
 
 def some_layers(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None) -> None:
