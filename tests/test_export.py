@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -209,6 +210,16 @@ def test_adapters_are_ms_swifts_too(tmp_path: Path) -> None:
     _, said = export("megatron", asked, tmp_path / "train.sh")
     assert "Megatron-LM cannot say tuner_type=lora: what is written means full" in said
     assert not [sentence for sentence in said if "layer_kinds" in sentence or "latent" in sentence]
+
+
+def test_layers_of_adapters_are_no_names_for_ms_swift(tmp_path: Path) -> None:
+    """What is written is what it can read, and a sentence says which layers are meant."""
+    chosen = "tp=2,sp=true,tuner_type=lora,target_modules=layers.0-3+layers.8-9.o_proj"
+    asked = Asked(symsim.load_model("qwen3-8b"), load_strategy(chosen))
+    said = export("swift", asked, tmp_path / "train.yaml")[1]
+    written = yaml.safe_load((tmp_path / "train.yaml").read_text())
+    assert written["target_modules"] == ["all-linear", "linear_proj"]
+    assert any(one.startswith("ms-swift cannot say target_modules=layers.0-3+layers.8-9.o_proj") for one in said)
 
 
 def test_what_decides_nothing_is_not_lost(tmp_path: Path) -> None:

@@ -505,6 +505,14 @@ def test_adapters_of_a_file_beside_the_script(tmp_path: Path) -> None:
     (tmp_path / "lora.json").write_text('{"r": 4}')
     plain = symsim.load_job("merak", str(tmp_path / "train.py"), model="gpt2-xl")
     assert symsim.derive(plain.architecture, plain.placed()).value("params.trained") == 48 * 6400 * 4
+    (tmp_path / "lora.json").write_text(
+        '{"r": 4, "layers_to_transform": [0, 1, 47], "target_modules": ["c_attn", "c_proj"], "exclude_modules": ["c_attn"]}'
+    )
+    some = symsim.load_job("merak", str(tmp_path / "train.py"), model="gpt2-xl")
+    fates = {one.key: one.fate for one in some.rows}
+    assert (fates["lora_config.layers_to_transform"], fates["lora_config.exclude_modules"]) == ("mapped", "mapped")
+    # o_proj and down_proj of three layers
+    assert symsim.derive(some.architecture, some.placed()).value("params.trained") == 3 * 4 * (1600 + 1600 + 6400 + 1600)
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ _JOINT = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "Wqkv", "c_attn", "linear_qkv"), "linear_qkv"),
     **dict.fromkeys(("gate_proj", "up_proj", "gate_up_proj", "linear_fc1"), "linear_fc1"),
 }
+_PARTS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 # modelling code with names of its own for the linear maps of a layer (gpt2, gpt_neox, opt, internlm and their like)
 _OF_OTHERS: dict[str, tuple[str, ...]] = {
     "c_proj": ("o_proj", "down_proj"),
@@ -158,8 +159,9 @@ def excluded(keys: Keys, key: str, strategy: dict[str, Any], architecture: Archi
         return
     known = known_maps(architecture)
     names = [word.strip(".*$^()").rsplit(".", 1)[-1] for text in asked for word in words(text)]
-    parts = [name for name in names if strategy.get("fusion", "te") == "te" and _JOINT.get(name, name) != name and _JOINT[name] in known]
-    found = [one for name in names if name not in parts for one in known.get(name, ())]
+    te = strategy.get("fusion", "te") == "te"
+    parts = [name for name in names if te and name in _PARTS and _JOINT[name] in known]
+    found = [one for name in names if name not in parts for one in known.get(name) or _meant(name, known, te)]
     if found:
         strategy["exclude_modules"] = list(dict.fromkeys(found))
     if parts:

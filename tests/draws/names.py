@@ -31,7 +31,8 @@ TYPES = """llama mistral qwen2 qwen3 qwen3_moe qwen3_next qwen3_5_text qwen2_moe
 PATTERNS = (
     r"\.self_attn\.", r"\.(mlp|feed_forward|block_sparse_moe|shared_mlp)\.", r"\.(linear_attn|mamba|conv)\.", r"layers\.[0-2]\.", r".*norm.*",
     r"layers\.\d*[13]\..*\.(q_proj|o_proj|qkv_proj|out_proj)\.", r"embed_tokens|lm_head", r"^(?!.*(norm|embed)).*",
-    r"layers\.0\..*(down|gate_up)_proj", r"\.experts\.", r"^model\.layers\.(0|2)\.(self_attn|mlp)\.", r"shared_mlp|shared_experts?", r"\.mlp\.gate\.weight",
+    r"layers\.0\..*(down|gate_up)_proj", r"\.experts\.", r"^model\.layers\.(0|2)\.(self_attn|mlp)\.", r"shared_mlp|shared_experts?",
+    r"\.mlp\.gate\.weight",
 )  # fmt: skip
 
 
