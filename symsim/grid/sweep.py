@@ -327,17 +327,16 @@ class Sweep:
         return rows
 
     def _derived_values(self, key: str, positions: Sequence[Array]) -> Array:
-        found: Array | None = None
-        for family in self._families:
-            value = np.asarray(family.fields[key])
-            here = np.ones(len(positions[0]), dtype=bool)
+        made = [np.asarray(family.fields[key]) for family in self._families]
+        found = np.zeros(len(positions[0]), dtype=np.result_type(*made))
+        for family, value in zip(self._families, made):
+            here = np.arange(len(found))
             for axis, own in enumerate(family.chosen):
-                here &= np.isin(positions[axis], own)
-            spread = value if value.ndim else value.reshape([1] * len(positions))
-            index = tuple(p if n > 1 else np.zeros_like(p) for p, n in zip(positions, spread.shape))
-            values = spread[index]
-            found = values if found is None else np.where(here, values, found)
-        assert found is not None
+                if len(own) < self.space.sizes[axis] and len(here):
+                    here = here[np.isin(positions[axis][here], own)]
+            if len(here):
+                spread = value if value.ndim else value.reshape([1] * len(positions))
+                found[here] = spread[tuple(p[here] if n > 1 else 0 for p, n in zip(positions, spread.shape))]
         return found
 
     def rows_at(self, numbers: Array) -> dict[str, Array]:
