@@ -6,6 +6,7 @@ The rules of `symsim.lowering.checks` and the properties of a strategy are writt
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,19 @@ class Watched:
         if name in values:
             self.read.add(name)
             return values[name]
-        found = getattr(Strategy, name, None)
-        if isinstance(found, property) and found.fget is not None:
-            return found.fget(self)
+        computed = _property(name)
+        if computed is not None:
+            return computed(self)
         if name == "dp":
             return default_dp(self.tp, self.cp, self.ep, self.expert_tp)
         raise AttributeError(name)
+
+
+@cache
+def _property(name: str) -> Callable[[Any], Any] | None:
+    """What computes a property of a strategy."""
+    found = getattr(Strategy, name, None)
+    return found.fget if isinstance(found, property) else None
 
 
 class Tables:

@@ -46,12 +46,10 @@ class _Ruled:
 
 
 class Ruled:
-    """What rules said of grids of sizes under other options, by their names. apart: of a grid of several families that of each, by the positions that
-    it has: what rules said of another model or system is not of this one."""
+    """What rules said of grids of sizes under other options. said: by a rule's name, and the model and the system of which it was asked."""
 
     def __init__(self) -> None:
-        self.said: dict[str, list[_Ruled]] = {}
-        self.apart: dict[Hashable, Ruled] = {}
+        self.said: dict[Hashable, list[_Ruled]] = {}
         self._laid: dict[Hashable, tuple[Sequence[Array], Array]] = {}
 
     def laid(self, kind: str, arrays: Sequence[Array], make: Callable[[Sequence[Array]], Array]) -> Array:
@@ -75,10 +73,11 @@ class Members(Family):
         self.deciding = frozenset[str]()
 
     def mask(self, name: str, rule: Rule) -> Array:
-        found = next((r for r in self._known_rules.said.get(name, ()) if r.holds(self.fields, self._free)), None)
+        said = self._known_rules.said.setdefault((name, self.spelt(self.architecture), id(self.system)), [])
+        found = next((r for r in said if r.holds(self.fields, self._free)), None)
         if found is None:
             found = self._asked(name, rule)
-            self._known_rules.said.setdefault(name, []).append(found)
+            said.append(found)
         if found.free:
             self._open[name] = rule
             self.deciding |= found.free
@@ -252,11 +251,7 @@ class Parts:
 
 def members_of(space: Space, free: frozenset[str], rows: Sequence[Rows], known: Ruled) -> list[Members]:
     """The families of a space of one member's options, of which some are free: those of `rows`, and answers that follow from them."""
-    apart = list(families(space))
-    if len(apart) == 1:
-        return [Members(space, apart[0].chosen, free, rows, known)]
-    own = (known.apart.setdefault(tuple(chosen.tobytes() for chosen in one.chosen), Ruled()) for one in apart)
-    return [Members(space, one.chosen, free, rows, its) for one, its in zip(apart, own)]
+    return [Members(space, one.chosen, free, rows, known) for one in families(space)]
 
 
 def parted(apart: Sequence[Members], points: Array) -> Parts:
