@@ -69,6 +69,17 @@ def test_overrides_alone() -> None:
     assert dict(job("actor_rollout_ref.model.use_fused_kernels=True").strategy or {})["cross_entropy_fusion"] == "cut"
 
 
+def test_what_layers_save_waits_on_the_host() -> None:
+    """verl/utils/activation_offload.py: all units of FSDP but the last, their checkpoints or all that they save; Megatron-Core does not read it."""
+    key = "actor_rollout_ref.model.enable_activation_offload"
+    kept = job(f"{key}=True")
+    assert dict(kept.strategy or {})["cpu_offloading_num_layers"] == 27 and dict(kept.strategy or {})["recompute"] == "full"
+    assert next(row for row in kept.rows if row.key == key).to == "recompute, cpu_offloading_num_layers"
+    everything = job(f"{key}=True", "actor_rollout_ref.model.enable_gradient_checkpointing=False")
+    assert dict(everything.strategy or {})["cpu_offloading_num_layers"] == 27 and "recompute" not in dict(everything.strategy or {})
+    assert "cpu_offloading_num_layers" not in dict(job(f"{key}=True", "model_engine=megatron").strategy or {})
+
+
 def test_an_engine_is_chosen_by_its_group_or_its_file(tmp_path: Path) -> None:
     for override in ("model_engine=megatron", "actor@actor_rollout_ref.actor=megatron_actor"):
         assert dict(job(override).strategy or {})["zero"] == 1

@@ -181,12 +181,25 @@ def recomputation(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, s
 
 
 def checkpoints_on_host(keys: Keys, key: str, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
-    """The inputs of checkpoints wait on the host, but that of the last layer, which backward needs at once."""
+    """The inputs of checkpoints wait on the host, or all that layers save; but that of the last layer, which backward needs at once."""
     if architecture is None or architecture.num_layers < 2:
         keys.note(key, "not_modelled", "recompute", "checkpoints wait on the host: 2 bytes a hidden state off the device, and as many each way")
         return
     strategy["cpu_offloading_num_layers"] = architecture.num_layers - 1
-    keys.note(key, to="recompute, cpu_offloading_num_layers", why="the inputs of all layers but the last wait on the host")
+    if strategy.get("recompute") == "full":
+        keys.note(key, to="recompute, cpu_offloading_num_layers", why="the inputs of all layers but the last wait on the host")
+    else:
+        keys.note(key, to="cpu_offloading_num_layers", why="what all layers but the last save waits on the host")
+
+
+def groups_on_host(keys: Keys, key: str, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
+    """What units of FSDP save waits on the host, while the next one is computed (verl/utils/activation_offload.py, of which ms-swift has a copy)."""
+    if not keys.flag(key, False):
+        return
+    if architecture is not None and architecture.num_layers < 3:
+        keys.note(key, "no_cost_effect", why="fewer than three layers stay where they are")
+    else:
+        checkpoints_on_host(keys, key, strategy, architecture)
 
 
 def replicas(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:

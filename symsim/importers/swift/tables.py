@@ -146,11 +146,7 @@ _STEP: dict[str, Silent] = {
     **silent("not_modelled", "rows of the vocabulary beyond config.json's, where these tokens need any: at most 128", "new_special_tokens"),
     **silent("not_modelled", _VISION, "vit_gradient_checkpointing vit_gradient_checkpointing_kwargs vit_attn_impl max_pixels"),
     **silent("no_cost_effect", "its keys have rows of their own", "deepspeed zero_hpz_partition_size deepspeed_autotp_size"),
-    **silent(
-        "not_modelled",
-        "inputs that checkpoints keep wait on the host: 2 bytes an element of them leave the peak and travel twice",
-        "fsdp_config.activation_cpu_offload",
-    ),
+    **silent("no_cost_effect", "read where FSDP shards", "fsdp_config.activation_cpu_offload"),
     **silent("no_cost_effect", "the text part is all that is read", "language_model_only"),
     **silent(
         "no_cost_effect",

@@ -14,7 +14,7 @@ from symsim.importers.losses import liger_kernels
 from symsim.importers.reading import Options
 from symsim.importers.swift.reading import Reading, own_type, precision, rows
 from symsim.importers.swift.sections import deepspeed_settings
-from symsim.importers.trainer import COMPILER, autocast, recomputation, replicas, update
+from symsim.importers.trainer import COMPILER, autocast, groups_on_host, recomputation, replicas, update
 
 _FLASH = ("flash_attn", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex_attention")
 _ROWS = 16
@@ -44,6 +44,8 @@ def of_trainer(r: Reading, world: int | None) -> None:
     settings = deepspeed_settings(keys.given)
     if settings is None:
         replicas(keys, r.strategy, r.assumptions)
+        if r.strategy.get("zero") == 3:
+            groups_on_host(keys, "fsdp_config.activation_cpu_offload", r.strategy, r.architecture)
         return
     ranks = r.strategy["dp"] * r.strategy.get("cp", 1) * r.strategy.get("tp", 1)
     further = configured(settings, keys, r.strategy, r.assumptions, r.architecture, Options(keys.lenient, variables={"world": str(ranks)}))

@@ -23,6 +23,7 @@ from symsim.importers.rules import settle
 from symsim.importers.sections import under
 from symsim.importers.shell.scope import Word
 from symsim.importers.targets import excluded, targets, without
+from symsim.importers.trainer import groups_on_host
 from symsim.importers.verl.hydra import read_overrides
 from symsim.importers.verl.megatron import of_megatron
 from symsim.importers.verl.tables import ACTOR, MODEL, SECTIONS, SILENT, SUPERVISED
@@ -60,7 +61,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     else:
         _sharded(keys, strategy, assumptions, world)
         _length(keys, strategy, options)
-        _checkpoints(keys, strategy)
+        _checkpoints(keys, strategy, architecture)
     _batch(keys, strategy, 1 if supervised else keys.integer("actor_rollout_ref.rollout.n", 1, to="num_microbatches", least=1))
     balanced(keys, assumptions, "trainer.balance_batch")
     _other_models(keys)
@@ -174,14 +175,12 @@ def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
         keys.known.update(key for key in keys.given if key.startswith(extra))
 
 
-def _checkpoints(keys: Keys, strategy: dict[str, Any]) -> None:
+def _checkpoints(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
     if keys.flag(f"{MODEL}.enable_gradient_checkpointing", True, to="recompute"):
         strategy["recompute"] = "full"
         if f"{MODEL}.enable_gradient_checkpointing" not in keys.given:
             keys.note(f"{MODEL}.enable_gradient_checkpointing", "derived", "recompute", "on by default")
-    if keys.flag(f"{MODEL}.enable_activation_offload", False):
-        why = "checkpoints go to the host too: 2 bytes a hidden state and layer over its link each way"
-        keys.note(f"{MODEL}.enable_activation_offload", "not_modelled", why=why)
+    groups_on_host(keys, f"{MODEL}.enable_activation_offload", strategy, architecture)
 
 
 def _loss(keys: Keys, strategy: dict[str, Any]) -> None:
