@@ -42,6 +42,38 @@ def test_a_reward_model_has_another_head(tmp_path: Path) -> None:
     assert fates(job(tmp_path, {"reward_model_cfg": {"enabled": False}}))["policy.reward_model_cfg.enabled"] == "no_cost_effect"
 
 
+def cluster(tmp_path: Path, nodes: int, more: dict[str, Any], **policy: Any) -> Job:
+    return job(tmp_path, policy, more={"cluster": {"num_nodes": nodes, "gpus_per_node": 8}, **more})
+
+
+def test_ranks_of_a_reward_model_do_not_train(tmp_path: Path) -> None:
+    """nemo_rl/algorithms/grpo.py setup: nodes of its own, or ranks of the only node."""
+    more = {"data": {"default": {"env_name": "reward_model"}}, "env": {"reward_model": {"resources": {"gpus_per_node": 2, "num_nodes": 3}}}}
+    assert cluster(tmp_path, 7, more).placed().dp == 32
+    assert cluster(tmp_path, 1, more).placed().dp == 6
+    apart = {"colocated": {"enabled": False, "resources": {"num_nodes": 2, "gpus_per_node": 8}}}
+    assert cluster(tmp_path, 7, more, generation=apart).placed().dp == 16
+    assert cluster(tmp_path, 7, {"env": more["env"]}).placed().dp == 56
+    with pytest.raises(InputError, match=r"num_nodes is 3; it should be more than the nodes of the other models"):
+        cluster(tmp_path, 3, more)
+
+
+def test_nodes_of_teachers_do_not_train(tmp_path: Path) -> None:
+    """nemo_rl/models/policy/teacher_worker_group.py: names of one model share it, and the first name's own values hold."""
+    own = {"enabled": True, "default_teacher_cfg": {"num_nodes": 2}, "teacher_overrides": {"code": {"num_nodes": 3}}}
+    asked = {"enabled": True, "non_colocated_teachers": own, "teacher_model_by_agent_name": {"math": "a", "more": "a", "code": "b"}}
+    assert cluster(tmp_path, 7, {"on_policy_distillation": asked}).placed().dp == 16
+    assert cluster(tmp_path, 15, {"on_policy_distillation": asked | {"deduplicate_shared_teacher_checkpoints": False}}).placed().dp == 64
+    for off in (asked | {"enabled": False}, asked | {"non_colocated_teachers": own | {"enabled": False}}):
+        assert cluster(tmp_path, 7, {"on_policy_distillation": off}).placed().dp == 56
+
+
+def test_nodes_of_judges_are_counted_beside_the_cluster(tmp_path: Path) -> None:
+    megatron = {"enabled": True, "tensor_model_parallel_size": 8, "pipeline_model_parallel_size": 1, "context_parallel_size": 8}
+    with pytest.raises(InputError, match=r"does not divide the 80 ranks that train.*num_gpu_nodes=2 are none: take them off cluster.num_nodes"):
+        cluster(tmp_path, 10, {"env": {"nemo_gym": {"num_gpu_nodes": 2}}}, megatron_cfg=megatron)
+
+
 def test_megatron_beside_ranks_that_generate() -> None:
     made = load_job("nemo-rl", str(FILES / "megatron" / "grpo.yaml"))
     found = made.placed()

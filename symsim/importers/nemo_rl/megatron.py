@@ -64,8 +64,11 @@ def of_megatron(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str
     _adapters(keys, strategy, architecture)
     tp, cp, pp = (int(strategy.get(name, 1)) for name in ("tp", "cp", "pp"))
     if world % (tp * cp * pp):
-        said = f"tp*cp*pp={tp}*{cp}*{pp} does not divide the {world} ranks that train"
-        raise InputError(f"{keys.place('cluster.num_nodes')}: {said}, those of the cluster without ranks that generate alone")
+        said = f"tp*cp*pp={tp}*{cp}*{pp} does not divide the {world} ranks that train, those of the cluster without ranks of other models"
+        # the launch scripts count them beside the cluster
+        gym = keys.integer("env.nemo_gym.num_gpu_nodes", 0)
+        said += f", of which env.nemo_gym.num_gpu_nodes={gym} are none: take them off cluster.num_nodes" if gym else ""
+        raise InputError(f"{keys.place('cluster.num_nodes')}: {said}")
     strategy["dp"] = world // (tp * cp * pp)
     return rows
 

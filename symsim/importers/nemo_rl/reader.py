@@ -18,9 +18,10 @@ from symsim.importers.fsdp import HOST_PARAMETERS, host_states
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Given, Keys
 from symsim.importers.nemo_rl.megatron import of_megatron
+from symsim.importers.nemo_rl.ranks import ranks
 from symsim.importers.nemo_rl.tables import DEFAULTS, DTENSOR, MEGATRON, POLICY, SECTIONS, SILENT
 from symsim.importers.optimizers import OPTIMIZERS, of_class
-from symsim.importers.ranks import known_variables, variable, world_size
+from symsim.importers.ranks import known_variables, variable
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections, referred, under
 from symsim.importers.targets import excluded
@@ -49,7 +50,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     strategy: dict[str, Any] = {}
     assumptions: dict[str, str] = {}
     architecture = model_of(keys, f"{POLICY}.model_name", options)
-    world = _ranks(keys, options)
+    world = ranks(keys, options)
     on_megatron = keys.flag(f"{MEGATRON}.enabled", _on_megatron(keys, missing), to="fusion")
     keys.flag(f"{DTENSOR}.enabled", not on_megatron, to="zero, fusion")
     strategy["precision"] = keys.choice(f"{POLICY}.precision", _TYPES, "bf16", to="precision")
@@ -105,25 +106,6 @@ def _on_megatron(keys: Keys, missing: Sequence[str]) -> bool:
     if f"{MEGATRON}.enabled" not in keys.given:
         keys.note(f"{MEGATRON}.enabled", "derived", "fusion", "true, since keys of megatron_cfg are set and the file that says is not here")
     return True
-
-
-def _ranks(keys: Keys, options: "Options") -> int:
-    """Ranks that train: those of the cluster, without those that generate alone."""
-    nodes = keys.integer("cluster.num_nodes", 1, to="dp", least=1)
-    each = keys.integer("cluster.gpus_per_node", 8, to="dp", least=1)
-    place = "policy.generation.colocated"
-    if keys.flag(f"{place}.enabled", True) is False:
-        apart = keys.integer(f"{place}.resources.num_nodes", None, to="dp", least=0, why="ranks that generate train nothing")
-        some = keys.integer(f"{place}.resources.gpus_per_node", None, to="dp", least=1)
-        keys.note(f"{place}.enabled", to="dp", why="ranks that generate train nothing")
-        if apart and apart < nodes:
-            nodes -= apart
-        elif some and some < each and nodes == 1:
-            each -= some
-    world = world_size(options) or nodes * each
-    if world > 2**30:
-        raise keys.wrong("cluster.num_nodes", f"at most {2**30} ranks in all")
-    return int(world)
 
 
 def _unread(keys: Keys, section: str, why: str, *more: str) -> None:
