@@ -387,7 +387,7 @@ def test_patterns_are_found_in_names(pattern: str, entries: list[str]) -> None:
         ("Qwen/Qwen3-8B", r"decoder\.layers\.\d+\.mlp\.linear_fc[12]", ["linear_fc1", "down_proj"], ["gate_proj", "up_proj", "down_proj"]),
         # one weight in Phi-3's modelling code
         ("microsoft/phi-4", r".*\.(?:qkv_proj|o_proj)", ["linear_qkv", "o_proj"], ["attention.qkv", "o_proj"]),
-        ("deepseek-ai/DeepSeek-V3", r".*shared_experts\.(gate|up)_proj", ["moe.shared_experts.gate_up"], ["moe.shared_experts.gate_up"]),
+        ("deepseek-ai/DeepSeek-V3", r".*shared_experts\.(gate|up)_proj", ["moe.shared_experts.gate_up"], ["moe.shared_experts.gate_proj", "moe.shared_experts.up_proj"]),
     ],
 )
 def test_adapters_by_a_pattern_of_whole_names(model: str, pattern: str, megatron: list[str], eager: list[str]) -> None:
@@ -440,7 +440,7 @@ def test_patterns_leave_out_experts_that_are_no_modules() -> None:
     """Of transformers 5; a dense layer's network and shared experts are some."""
     for model, expected in (
         ("Qwen/Qwen3-30B-A3B", ["q_proj", "k_proj", "v_proj", "o_proj"]),
-        ("deepseek-ai/DeepSeek-V3", ["mlp.gate_up", "mlp.down_proj", "moe.shared_experts.gate_up", "moe.shared_experts.down_proj"]),
+        ("deepseek-ai/DeepSeek-V3", [f"{network}.{name}_proj" for network in ("mlp", "moe.shared_experts") for name in ("gate", "up", "down")]),
     ):
         found = job(f"swift sft --tuner_type lora --model {model} --target_regex .*(?:self_attn.[qkvo]|gate|up|down)_proj")
         assert [name for name in dict(found.strategy or {})["target_modules"] if name != "o_proj" or "Qwen" in model] == expected

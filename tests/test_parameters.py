@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from symsim.importers.parameters import of_beginnings, of_modules, of_patterns, whole_modules
+from symsim.importers.called import parameters
+from symsim.importers.parameters import ended_modules, ended_parameters, of_beginnings, of_modules, of_patterns, whole_modules
 from symsim.inputs.models import load_model
 
 
@@ -20,6 +21,7 @@ from symsim.inputs.models import load_model
         ("jamba-v0.1", r"feed_forward\.router", ["router"]),
         ("qwen3-30b-a3b", r"experts\.gate_up_proj", ["gate_proj", "up_proj"]),
         ("phi-4", r"mlp\.gate_up_proj", ["gate_proj", "up_proj"]),
+        ("starcoder2-15b", r"mlp\.c_proj", ["down_proj"]),
         ("llama3-8b", r"model\.language_model\.layers\.3\.", ["layers.3-3"]),
     ],
 )
@@ -34,5 +36,9 @@ def test_beginnings_modules_and_whole_names() -> None:
     assert of_patterns(["^norm", "layers"], model, at_start=True) == ([], ["^norm", "layers"])
     assert of_modules(["norm", "embed_tokens"], model)[0] == ["norm", "embedding"]
     weights = {"attention.q_proj.weight", "mlp.up_proj.weight"}
-    assert whole_modules(r"model\.layers\.[12]\..*_proj", weights, model) == {name: {1, 2} for name in sorted(weights)}
-    assert whole_modules(r"layers\.[12]\..*_proj", weights, model) == {}
+    every = parameters(model)
+    assert whole_modules(r"model\.layers\.[12]\..*_proj", weights, every) == {name: {1, 2} for name in sorted(weights)}
+    assert whole_modules(r"layers\.[12]\..*_proj", weights, every) == {}
+    assert ended_modules("layers.2.self_attn.q_proj", weights, every) == {"attention.q_proj.weight": {2}}
+    assert ended_modules("2.mlp.up_proj", weights, every) == ended_parameters("2.mlp.up_proj.weight", weights, every) == {"mlp.up_proj.weight": {2}}
+    assert ended_modules("_proj", weights, every) == {}

@@ -67,7 +67,7 @@ def evaluated(
         # as they are where no more are given: they may remember what is read
         assumptions = {**(assumptions or {}), **asked.assumptions} if asked.assumptions else assumptions
         symbols = asked.symbols
-    model = trained(model, strategy.mtp_num_layers, strategy.task_type)
+    model = trained(model, strategy)
     check(model, strategy)
     forget(strategy)
     forget(model)

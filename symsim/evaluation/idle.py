@@ -357,7 +357,7 @@ def _is_idle(
     """Whether a change of a field that nothing read differs from what the model has, moves no size, and is not needed by the others."""
     try:
         other = override_architecture(original, {p: v for p, v in changes.items() if p != path})
-        with_it, without = (trained(model, result.strategy.mtp_num_layers, result.strategy.task_type) for model in (changed, other))
+        with_it, without = (trained(model, result.strategy) for model in (changed, other))
         check(without, result.strategy)
     except InputError:
         return False

@@ -28,7 +28,7 @@ from symsim.inputs.models import override_architecture
 from symsim.inputs.settings import text_of
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
-from symsim.inputs.trained import trained
+from symsim.inputs.trained import with_depths
 from symsim.lowering.checks import Rule, whole_batches
 from symsim.pipeline.schedules import schedule_sizes
 
@@ -190,7 +190,7 @@ class Family:
     def architecture(self) -> Architecture:
         """The family's, with as many multi-token prediction depths as its strategies train."""
         given = self.fields["mtp_num_layers"]
-        return trained(self.fixed["architecture"], given if isinstance(given, int) else None)
+        return with_depths(self.fixed["architecture"], given if isinstance(given, int) else None)
 
     @property
     def rules(self) -> dict[str, Rule]:

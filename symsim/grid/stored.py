@@ -123,7 +123,7 @@ class Asked:
 
     @cached_property
     def trained(self) -> Architecture:
-        return trained(self.model, self.strategy.mtp_num_layers, self.strategy.task_type)
+        return trained(self.model, self.strategy)
 
 
 def _key(asked: "Asked", memories: Memories) -> str:

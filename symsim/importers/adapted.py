@@ -8,11 +8,11 @@ from typing import Any
 
 from symsim.errors import near, nearest
 from symsim.importers.keys import Keys
-from symsim.importers.parameters import modules, of_beginnings, of_modules, of_parts, of_patterns
-from symsim.importers.targets import EVERY, is_pattern, known_maps, pattern_targets, targets, without, words
+from symsim.importers.parameters import Places, modules, of_beginnings, of_modules, of_parts, of_patterns
+from symsim.importers.targets import EVERY, in_layers, is_pattern, known_maps, merge, pattern_targets, targets, without, words
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.trained import respelt
-from symsim.inputs.tuning import named
+from symsim.inputs.tuning import OF_TABLES, named
 
 QUANTISED = "base weights in another few bits: 1/4 to 1 byte a parameter and a pass to unpack them before each product; 2 bytes here"
 # peft tuners/boft/layer.py: N butterfly factors of blocks of b
@@ -81,12 +81,16 @@ def _named_targets(keys: Keys, names: Names, strategy: dict[str, Any], architect
 def _saved(asked: Iterable[str], architecture: Architecture | None) -> tuple[list[str], list[str]]:
     """Modules that are trained whole beside adapters, by the ends of their names (peft utils/other.py _set_trainable), and what is none here."""
     found, lost = list[str](), list[str]()
+    # positions and norms beside the table of words are modules of their own
+    table = of_modules(["embed_tokens"], architecture)[0] if architecture is not None else [_WHOLE[0]]
     for text in asked:
         ended = of_modules([text], architecture)[0] if architecture is not None else []
-        named = _MODULES.get(text.rsplit(".", 1)[-1])
-        ends = [name for name in ended if name in _WHOLE or name.endswith("norm")]
-        found += ends if ends and len(ends) == len(ended) else [named] if named else []
-        lost += [] if named or (ends and len(ends) == len(ended)) else [text]
+        meant = _MODULES.get(text.rsplit(".", 1)[-1])
+        ends = [name for name in ended if name in {*_WHOLE, *OF_TABLES} or name.endswith("norm")]
+        if not ends or len(ends) < len(ended):
+            ends = table if meant == _WHOLE[0] else [meant] if meant else []
+        found += ends
+        lost += [] if ends else [text]
     return list(dict.fromkeys(found)), lost
 
 
@@ -115,28 +119,41 @@ def biases(keys: Keys, key: str, strategy: dict[str, Any], architecture: Archite
     if architecture is None:
         keys.note(key, "not_modelled", "modules_to_save", "of a known model alone: biases rest")
         return
-    found = ["bias"] if which == "all" and _biased(architecture, EVERY[-1:]) else _biased(architecture, strategy["target_modules"])
+    found = _all_biases(strategy, architecture) if which == "all" else _biases_of_adapted(strategy, architecture)
     if not found:
-        keys.note(key, "no_cost_effect", why="these linear maps have no bias")
+        keys.note(key, "no_cost_effect", why="there are none" if which == "all" else "these linear maps have no bias")
         return
     strategy["modules_to_save"] = [*strategy.get("modules_to_save", ()), *found]
 
 
-def _biased(architecture: Architecture, chosen: Iterable[str]) -> list[str]:
-    """The biases of linear maps, or of some of them."""
-    from symsim.ir.operations import LINEAR
-    from symsim.lowering.adapt import module_names
+def _all_biases(strategy: dict[str, Any], architecture: Architecture) -> list[str]:
+    """Those of linear maps, norms and convolutions; experts' are parameters of another name in transformers 5 (gate_up_proj_bias)."""
     from symsim.lowering.lower import declared_alone
 
-    names, every = set(chosen), EVERY[-1] in chosen
-    return [
-        t
-        for block in declared_alone(architecture).values()
-        for op in block.ops
-        if op.kind in LINEAR and (every or not module_names(op).isdisjoint(names))
-        for t in op.inputs
-        if block.tensors[t].role == "bias"
-    ]
+    blocks = declared_alone(architecture).values()
+    every = {t.name for block in blocks for t in block.parameters() if t.role == "bias"}
+    of_experts = {t for block in blocks for op in block.ops if op.einsums and op.einsums[0].chosen for t in op.inputs} & every
+    if strategy.get("fusion", "te") == "te" or not of_experts:
+        return ["bias"] if every else []
+    return sorted(every - of_experts)
+
+
+def _biases_of_adapted(strategy: dict[str, Any], architecture: Architecture) -> list[str]:
+    """Those of the linear maps that have adapters, where they have them."""
+    from symsim.inputs.strategy import Strategy
+    from symsim.lowering.lower import declared_alone
+    from symsim.lowering.tuned import adapted_weights
+
+    names = {name: tuple(strategy[name]) for name in ("target_modules", "exclude_modules") if name in strategy}
+    chosen = Strategy(tuner_type="lora", fusion=strategy.get("fusion", "te"), **names)
+    blocks, found, every = declared_alone(architecture), Places(), Places()
+    kinds = [kind for segment in respelt(architecture).layers for _ in range(segment.repeat) for kind in segment.kinds]
+    for at, kind in enumerate(kinds):
+        biases = {t.name: t.owner for t in blocks[kind].parameters() if t.role == "bias"}
+        adapted = adapted_weights(chosen, blocks[kind], at, architecture)
+        merge(every, {name: {at} for name in biases})
+        merge(found, {name: {at} for name, owner in biases.items() if f"{owner}.weight" in adapted})
+    return [entry for name, layers in found.items() for entry in ([name] if layers == every[name] else in_layers([name], layers))]
 
 
 def trained_ends(strategy: dict[str, Any], architecture: Architecture, count: int) -> None:

@@ -47,6 +47,7 @@ _OF_FAMILIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("lfm2", "lfm2_moe", "lfm3"), _BY_NUMBERS),
     **dict.fromkeys(("granitemoe", "granitemoeshared", "granitemoehybrid", "granitemoe_swa"), _BLOCK_SPARSE),
     **dict.fromkeys(("gpt_oss", "phimoe"), {"moe.gate.router": ("mlp.router",)}),
+    "starcoder2": {"mlp.up_proj": ("mlp.c_fc",), "mlp.down_proj": ("mlp.c_proj",)},
     # queries and the gate of their output in one
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), {"attention.gate_proj": ("self_attn.q_proj",)}),
 }

@@ -20,6 +20,9 @@ _DIGITS = ("\\d", "[\\d]", "[0-9]")
 _NAME, _NUMBER, _MOST_WAYS, _SECONDS = 60, 3, 4 * 60**3, 2.0
 _LONGEST = 400
 _EXCEPT = "(?!"
+Called = Sequence[Sequence[Parameter]]
+Places = dict[str, set[int | None]]
+"""The layers of parameters, by symsim's names of these."""
 
 
 class _Slow(Exception):
@@ -49,14 +52,34 @@ def of_modules(asked: Iterable[str], architecture: Architecture) -> tuple[list[s
     return _named(architecture, [(text, partial(_in_module, text)) for text in asked])
 
 
-def whole_modules(pattern: str, weights: Container[str], architecture: Architecture) -> dict[str, set[int | None]]:
-    """Of these weights, by symsim's names, those of modules whose whole name the pattern matches, with their layers; none where it is not run."""
+def whole_modules(pattern: str, weights: Container[str], every: Called) -> Places:
+    """Of these weights, by symsim's names, those of modules whose whole name the pattern matches; none where it is not run. every: `parameters` of
+    the model."""
     compiled = _compiled(pattern)
     if compiled is None:
         return {}
     matches = _finds(compiled.fullmatch)
-    linear: dict[str, set[int | None]] = {}
-    for p in _found(parameters(architecture), lambda name: matches(name.rpartition(".")[0]), _EXCEPT in pattern, lambda p: p.own in weights):
+    return _placed(every, lambda name: matches(name.rpartition(".")[0]), weights, _EXCEPT in pattern)
+
+
+def ended_modules(end: str, weights: Container[str], every: Called) -> Places:
+    """The same of modules of this name, or whose name ends in it behind a dot (peft tuners/tuners_utils.py check_target_module_exists)."""
+    return _placed(every, lambda name: _ends(end, name.rpartition(".")[0]), weights)
+
+
+def ended_parameters(end: str, weights: Container[str], every: Called) -> Places:
+    """The same of parameters (peft target_parameters)."""
+    return _placed(every, lambda name: _ends(end, name) or _ends(end, name.removesuffix(".weight")), weights)
+
+
+def all_layers(weights: Container[str], every: Called) -> Places:
+    """All layers that these weights are in."""
+    return _placed(every, lambda _: True, weights)
+
+
+def _placed(every: Called, holds: Callable[[str], bool], weights: Container[str], by_all: bool = False) -> Places:
+    linear: Places = {}
+    for p in _found(every, holds, by_all, lambda p: p.own in weights):
         linear.setdefault(p.own, set()).add(p.at)
     return linear
 
@@ -74,6 +97,10 @@ def _begins(text: str, name: str) -> bool:
 
 def _has(text: str, name: str) -> bool:
     return text in name
+
+
+def _ends(text: str, name: str) -> bool:
+    return name == text or name.endswith(f".{text}")
 
 
 def _in_module(text: str, name: str) -> bool:
@@ -131,7 +158,7 @@ def _named(architecture: Architecture, asked: Iterable[tuple[str, Callable[[str]
 
 
 def _found(
-    every: Sequence[Sequence[Parameter]], holds: Callable[[str], bool], by_all: bool, counts: Callable[[Parameter], bool] = lambda _: True
+    every: Called, holds: Callable[[str], bool], by_all: bool, counts: Callable[[Parameter], bool] = lambda _: True
 ) -> list[Parameter]:
     """The parameters that are meant in the first modelling code that has any; none where it takes too long."""
     try:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from symsim.errors import cut
+from symsim.importers.called import parameters
 from symsim.importers.keys import Keys
-from symsim.importers.parameters import consecutive, whole_modules
+from symsim.importers.parameters import Called, Places, all_layers, consecutive, ended_modules, ended_parameters, whole_modules
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.tuning import named
 
 EVERY = ("all", "all-linear", "all_linear")
 # one product here, which has one adapter, under the names of its parts and of modelling code that joins them
@@ -37,6 +40,9 @@ _EXPERTS = {
 }
 _ALTERNATIVES = re.compile(r"\(([\w|]{1,200})\)(\w{0,40})")
 _MOST_ENTRIES = 64
+# a layer's number in a name, and what stands for any part of one (Automodel, Megatron-Bridge)
+_NUMBER = re.compile(r"(?:^|\.)(\d{1,6})\.")
+_WILD = "*"
 _MARKS = frozenset("()[]*\\|^$")  # of patterns, which a list of names has not
 
 
@@ -51,20 +57,86 @@ def without(lost: Iterable[str], found: Iterable[str]) -> str:
     return f"no linear map here is called {', '.join(lost)}: {why}"
 
 
-def targets(asked: Iterable[str], strategy: dict[str, Any], architecture: Architecture | None) -> tuple[list[str], list[str]]:
-    """The linear maps that names mean here, and the names that mean none; all where nothing is left."""
-    found: list[str] = []
-    lost: list[str] = []
-    known = known_maps(architecture)
-    te = strategy.get("fusion", "te") == "te"
+def targets(
+    asked: Iterable[str], strategy: dict[str, Any], architecture: Architecture | None, of_parameters: bool = False
+) -> tuple[list[str], list[str]]:
+    """The linear maps that names mean here, and the names that mean none; all where nothing is left. of_parameters: the names are parameters'."""
+    found, own, lost = list[str](), Places(), list[str]()
+    maps = _Maps(architecture, strategy)
     for text in asked:
-        named = [_meant(word, known, te) for word in words(text)]
-        if not any(named):
+        several = words(text)
+        placed = [maps.called(word, of_parameters) for word in several]
+        loose = [() if places else maps.meant(word) for word, places in zip(several, placed)]
+        if not any(loose) and not any(placed):
             lost.append(text)
-        found += [name for names in named for name in names]
-        if not _ALTERNATIVES.search(text):
-            lost += [word for word, names in zip(words(text), named) if not names and any(named)]
-    return list(dict.fromkeys(found)) or ["all_linear"], lost
+        found += [name for names in loose for name in names]
+        for places in placed:
+            merge(own, places)
+        if not _ALTERNATIVES.search(text) and (any(loose) or any(placed)):
+            lost += [word for word, names, places in zip(several, loose, placed) if not names and not places]
+    entries, everywhere = maps.entries(own)
+    made = list(dict.fromkeys([*entries, *found]))
+    # of too many ranges of layers to be told, all layers
+    return (made if len(made) <= _MOST_ENTRIES else list(dict.fromkeys([*everywhere, *found]))) or ["all_linear"], lost
+
+
+def merge(into: Places, more: Places) -> None:
+    for weight, layers in more.items():
+        into.setdefault(weight, set()).update(layers)
+
+
+class _Maps:
+    """The linear maps of a model as modelling code calls them, and what an entry of target_modules calls them."""
+
+    def __init__(self, architecture: Architecture | None, strategy: Mapping[str, Any]):
+        self.architecture, self.known = architecture, known_maps(architecture)
+        self.fusion = str(strategy.get("fusion", "te"))
+        self.te = self.fusion == "te"
+
+    @cached_property
+    def weights(self) -> tuple[dict[str, str], dict[str, str]]:
+        assert self.architecture is not None
+        return _weights(self.architecture, self.fusion)
+
+    @cached_property
+    def names(self) -> Called:
+        assert self.architecture is not None
+        return parameters(self.architecture)
+
+    def called(self, text: str, of_parameters: bool = False) -> Places:
+        """The weights of linear modules of this name, by layers, where their names are the modelling code's, or tell layers apart."""
+        if self.architecture is None or text in EVERY or (self.te and _WILD not in text and not _NUMBER.search(text)):
+            return {}
+        meant, others = self.weights
+        if of_parameters:
+            return ended_parameters(text, {**meant, **others}, self.names)
+        if _WILD in text:
+            return whole_modules(text.replace(".", r"\.").replace(_WILD, ".*"), meant, self.names)
+        return ended_modules(text, meant, self.names)
+
+    def entries(self, places: Places) -> tuple[list[str], list[str]]:
+        """Entries that mean these weights in these layers, and their names alone."""
+        if not places:
+            return [], []
+        meant, others = self.weights
+        every = all_layers({**others, **meant}, self.names)
+        apart = {_leaf(weight) for weight in every.keys() - places.keys()}
+        held, whole = Places(), Places()
+        for weight, layers in places.items():
+            names = [{**others, **meant}[weight]] if weight in others or _leaf(weight) in apart else _meant(_leaf(weight), self.known, self.te)
+            for name in names:
+                merge(held, {name: layers})
+                merge(whole, {name: every[weight]})
+        return [e for name, at in held.items() for e in ([name] if at == whole[name] else in_layers([name], at))], list(held)
+
+    def meant(self, text: str) -> tuple[str, ...]:
+        """What a name means that is no module's of this modelling code: by its last part, in the layer whose number is in it."""
+        number = _NUMBER.search(text)
+        if number is None:
+            return _meant(text, self.known, self.te)
+        rest = text[number.end() :]
+        inside = self.architecture is None or int(number[1]) < self.architecture.num_layers
+        return tuple(in_layers(_meant(rest, self.known, self.te), [int(number[1])])) if inside and not _NUMBER.search(rest) else ()
 
 
 def pattern_targets(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None) -> None:
@@ -75,19 +147,11 @@ def pattern_targets(keys: Keys, key: str, strategy: dict[str, Any], architecture
         why = "of an unknown model the names in the pattern"
         keys.note(key, "not_modelled" if lost else "mapped", "target_modules", f"no linear map here is called {', '.join(lost)}" if lost else why)
         return
-    weights, others = _weights(architecture, str(strategy.get("fusion", "te")))
-    found, every = (whole_modules(pattern, weights, architecture) for pattern in (text, ".*"))
-    known, te = known_maps(architecture), strategy.get("fusion", "te") == "te"
-    apart = {_leaf(weight) for weight in {*others, *every} - found.keys()}
-    held: dict[str, set[int | None]] = {}
-    whole: dict[str, set[int | None]] = {}
-    for weight, layers in found.items():
-        for name in [weights[weight]] if _leaf(weight) in apart else _meant(_leaf(weight), known, te):
-            held.setdefault(name, set()).update(layers)
-            whole.setdefault(name, set()).update(every[weight])
-    if held:
-        names = [entry for name, layers in held.items() for entry in ([name] if layers == whole[name] else _in_layers([name], layers))]
-        _some_layers(keys, key, strategy, names, list(held))
+    maps = _Maps(architecture, strategy)
+    weights, _ = maps.weights
+    names, everywhere = maps.entries(whole_modules(text, weights, maps.names))
+    if names:
+        _some_layers(keys, key, strategy, names, everywhere)
         return
     # of modelling code with names of its own (_OF_OTHERS)
     strategy["target_modules"], lost = (["all_linear"], [text]) if any(_leaf(w) in text for w in weights) else targets([text], strategy, architecture)
@@ -110,8 +174,11 @@ def some_layers(keys: Keys, key: str, strategy: dict[str, Any], architecture: Ar
     if not inside:
         keys.refuse(key, f"there are layers 0 to {architecture.num_layers - 1}, and so no adapters")
         return
-    names = strategy["target_modules"]
-    _some_layers(keys, key, strategy, _in_layers(names, inside) if len({*inside}) < architecture.num_layers else names, names)
+    names = [text for text in strategy["target_modules"] if _cut_to([text], inside)]
+    if not names:
+        keys.refuse(key, f"none of them has a linear map of {', '.join(strategy['target_modules'])}, and so no adapters")
+        return
+    _some_layers(keys, key, strategy, _cut_to(names, inside) if len({*inside}) < architecture.num_layers else names, names)
 
 
 def _some_layers(keys: Keys, key: str, strategy: dict[str, Any], names: list[str], everywhere: list[str]) -> None:
@@ -122,10 +189,19 @@ def _some_layers(keys: Keys, key: str, strategy: dict[str, Any], names: list[str
         keys.note(key, to="target_modules")
 
 
-def _in_layers(names: Iterable[str], layers: Iterable[int | None]) -> list[str]:
+def in_layers(names: Iterable[str], layers: Iterable[int | None]) -> list[str]:
     """Entries of target_modules."""
     runs = consecutive(sorted({one for one in layers if one is not None}))
     return [f"layers.{a}-{b}" + ("" if name == EVERY[-1] else f".{name}") for name in names for a, b in runs]
+
+
+def _cut_to(entries: Iterable[str], layers: Iterable[int]) -> list[str]:
+    """Entries of target_modules that mean the same in these layers alone."""
+    made = list[str]()
+    for one in map(named, entries):
+        inside = [at for at in layers if one.first is None or one.first <= at <= (one.last or 0)]
+        made += in_layers([EVERY[-1] if one.name == "layers" else one.name], inside)
+    return made
 
 
 def _leaf(weight: str) -> str:
@@ -133,18 +209,21 @@ def _leaf(weight: str) -> str:
 
 
 def _weights(architecture: Architecture, fusion: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The weights of the linear maps that all_linear means, and the operations that they are in; the same of other linear maps."""
+    """The weights of the linear maps that all_linear means, and what they are called as targets: their own names, or the one of the operation that
+    they are in with others; the same of other linear maps."""
     from symsim.frameworks.choices import FRAMEWORKS
     from symsim.inputs.strategy import Strategy
     from symsim.ir.operations import LINEAR
-    from symsim.lowering.adapt import is_target
+    from symsim.lowering.adapt import is_joint, is_target
     from symsim.lowering.lower import declared_alone
 
     framework, strategy = FRAMEWORKS[fusion], Strategy(tuner_type="lora")
     meant, others = dict[str, str](), dict[str, str]()
     for block in declared_alone(architecture).values():
         for op in (op for op in block.ops if op.kind in LINEAR):
-            own = {t.name: op.name for t in block.parameters() if t.name in op.inputs and t.role != "bias"}
+            joint = is_joint(op, fusion, architecture)
+            weights = (t.name for t in block.parameters() if t.name in op.inputs and t.role != "bias")
+            own = {weight: op.name if joint else weight.removesuffix(".weight") for weight in weights}
             (meant if is_target(op, strategy, framework, architecture, None) else others).update(own)
     return meant, others
 
@@ -157,16 +236,23 @@ def excluded(keys: Keys, key: str, strategy: dict[str, Any], architecture: Archi
     if architecture is None:
         keys.note(key, "not_modelled", "exclude_modules", "of a known model alone: all that target_modules names have adapters")
         return
-    known = known_maps(architecture)
-    names = [word.strip(".*$^()").rsplit(".", 1)[-1] for text in asked for word in words(text)]
-    te = strategy.get("fusion", "te") == "te"
-    parts = [name for name in names if te and name in _PARTS and _JOINT[name] in known]
-    found = [one for name in names if name not in parts for one in known.get(name) or _meant(name, known, te)]
-    if found:
-        strategy["exclude_modules"] = list(dict.fromkeys(found))
+    maps = _Maps(architecture, strategy)
+    own, lost = Places(), list[str]()
+    pattern = is_pattern(keys, key)
+    for text in asked:
+        places = whole_modules(text, maps.weights[0], maps.names) if pattern else {}
+        for word in [text] if pattern else words(text):
+            places = places or maps.called(word)
+        merge(own, places)
+        lost += [] if places else [text]
+    names = [(word if _NUMBER.search(word) else word.strip(".*$^()").rsplit(".", 1)[-1]) for text in lost for word in words(text)]
+    parts = [name for name in names if maps.te and name in _PARTS and _JOINT[name] in maps.known]
+    found = [one for name in names if name not in parts for one in maps.known.get(name) or maps.meant(name)]
+    if own or found:
+        strategy["exclude_modules"] = list(dict.fromkeys([*maps.entries(own)[0], *found]))
     if parts:
         keys.note(key, "not_modelled", "exclude_modules", f"{', '.join(parts)}: part of one product, which has one adapter")
-    elif not found:
+    elif not own and not found:
         keys.note(key, "no_cost_effect", why="no linear map of the decoder's is called so")
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from symsim.algebra.kinds import kind_of, spelt
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.tuning import OF_TABLES
 
 
 def depths(model: Architecture, mtp_num_layers: int | None) -> int:
@@ -13,11 +15,19 @@ def depths(model: Architecture, mtp_num_layers: int | None) -> int:
     return model.mtp_num_layers if mtp_num_layers is None else mtp_num_layers
 
 
-def trained(model: Architecture, mtp_num_layers: int | None, task_type: str = "causal_lm") -> Architecture:
-    """The model with the depths that are trained, or, for another task than the next token, without any, and with a head of its own."""
-    if task_type != "causal_lm":
-        own = {"mtp_num_layers": 0, "tie_word_embeddings": False, "lm_head_bias": task_type == "token_cls", "logit_softcap": False}
+def trained(model: Architecture, strategy: Strategy) -> Architecture:
+    """The model with the depths that are trained, or, for another task than the next token, without any, and with a head of its own. Where peft trains
+    a copy of a table that is embedding and output layer in one, beside adapters, the two are apart (utils/other.py ModulesToSaveWrapper)."""
+    if strategy.task_type != "causal_lm":
+        own = {"mtp_num_layers": 0, "tie_word_embeddings": False, "lm_head_bias": strategy.task_type == "token_cls", "logit_softcap": False}
         return model.model_copy(update=own)
+    model = with_depths(model, strategy.mtp_num_layers)
+    copied = strategy.tuner_type != "full" and strategy.fusion != "te" and not OF_TABLES.isdisjoint(strategy.modules_to_save or ())
+    return model.model_copy(update={"tie_word_embeddings": False}) if copied and model.tie_word_embeddings else model
+
+
+def with_depths(model: Architecture, mtp_num_layers: int | None) -> Architecture:
+    """The model with so many depths of multi-token prediction, or its own."""
     made = depths(model, mtp_num_layers)
     return model if made == model.mtp_num_layers else model.model_copy(update={"mtp_num_layers": made})
 

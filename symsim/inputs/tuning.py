@@ -28,6 +28,10 @@ _PROJECTED = (
 ).split()
 _PROJECTED_TOKENS = ("modernbert",)
 PROJECTED = {"seq_cls": frozenset(_PROJECTED), "token_cls": frozenset(_PROJECTED_TOKENS)}
+# entries that mean the table of words, or the output layer's weight, which are one in models that tie them
+OF_TABLES = frozenset(
+    "embedding embedding.word_embeddings embedding.word_embeddings.weight word_embeddings lm_head lm_head.lm_head lm_head.lm_head.weight".split()
+)
 _LAYERS = re.compile(r"layers\.(\d{1,6})(?:-(\d{1,6}))?(?:\.(.+))?")
 
 

@@ -51,12 +51,26 @@ MEGATRON_NAMES = {
 
 def module_names(op: Op) -> frozenset[str]:
     """The names under which a linear map is a target: its own with those of its scopes, Megatron-Core's, and, where it is a product of one
-    weight, that weight's."""
+    weight, that weight's, alone and with those of its scopes (`q_proj`, `attention.q_proj`)."""
     labels = op.of(Projection).labels
     own = (op.name.rsplit(".", 1)[-1],) if op.name.rsplit(".", 1)[-1] in labels else labels
     parts = op.name.split(".")
     scopes = {".".join(parts[:n]) for n in range(1, len(parts) + 1)} | {parts[-1], op.module}
-    return frozenset(scopes | {MEGATRON_NAMES[label] for label in labels if label in MEGATRON_NAMES} | (set(own) if len(own) == 1 else set()))
+    weights = [{label, name} for label, name in map_names(op).items() if label in own]
+    return frozenset(scopes | {MEGATRON_NAMES[label] for label in labels if label in MEGATRON_NAMES} | (weights[0] if len(weights) == 1 else set()))
+
+
+def map_names(op: Op) -> dict[str, str]:
+    """The linear maps of an operation, and what their weights are called with their scopes."""
+    named = (t.removesuffix(".weight") for t in op.inputs if t.endswith(".weight"))
+    found = {name.rsplit(".", 1)[-1]: name for name in named}
+    return {label: found.get(label, label) for label in op.of(Projection).labels}
+
+
+def is_joint(op: Op, framework: str, model: Architecture) -> bool:
+    """Whether the weights of a linear map are one product: always under te, else where the modelling code has one weight."""
+    shared = module_code(model).shared_gate_up_joined and op.module == "shared_experts"
+    return len(op.einsums) > 1 and (framework == "te" or op.of(Projection).fused or shared) or bool(op.einsums[0].chosen)
 
 
 def target_names(entries: Iterable[str] | None, at: int | None, anywhere: bool = False) -> frozenset[str]:

@@ -10,9 +10,8 @@ from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.trained import respelt
 from symsim.inputs.tuning import PROJECTED, named, tunes
-from symsim.ir.block import Op
 from symsim.ir.operations import LINEAR, Projection
-from symsim.lowering.adapt import ALL_LINEAR, is_target, module_names
+from symsim.lowering.adapt import ALL_LINEAR, is_joint, is_target, map_names, module_names
 from symsim.lowering.lower import declared_alone
 from symsim.lowering.shares import divisors
 from symsim.lowering.tuned import parameters_named, trains_anything
@@ -112,8 +111,9 @@ def _rotated(architecture: Architecture, strategy: Strategy) -> None:
 def _targets(architecture: Architecture, strategy: Strategy) -> None:
     framework = FRAMEWORKS[strategy.fusion]
     linear = [op for block in declared_alone(architecture).values() for op in block.ops if op.kind in LINEAR]
-    joint = {label: op for op in linear for label in op.of(Projection).labels if len(op.of(Projection).labels) > 1 and _is_joint(op, framework.name)}
-    known = {name: op for op in linear for name in (*op.of(Projection).labels, *module_names(op))}
+    several = [op for op in linear if len(op.of(Projection).labels) > 1 and is_joint(op, framework.name, architecture)]
+    joint = {name: op for op in several for pair in map_names(op).items() for name in pair}
+    known = {name: op for op in linear for name in (*map_names(op), *map_names(op).values(), *module_names(op))}
     if not strategy.target_modules:
         raise InputError(f"tuner_type={strategy.tuner_type} needs at least one name in target_modules, or all_linear")
     for field, text in [*(("target_modules", n) for n in strategy.target_modules), *(("exclude_modules", n) for n in strategy.exclude_modules or ())]:
@@ -136,8 +136,3 @@ def _targets(architecture: Architecture, strategy: Strategy) -> None:
         if name in joint:
             own = " and ".join(joint[name].of(Projection).labels)
             raise InputError(f"{field}={name}: {own} are one product here, which has one adapter: give {joint[name].name}")
-
-
-def _is_joint(op: Op, framework: str) -> bool:
-    """Whether the weights of a linear map are one product: always under te, else where the modelling code has one weight."""
-    return framework == "te" or op.of(Projection).fused or bool(op.einsums[0].chosen)

@@ -24,7 +24,7 @@ def names_of(block: Block, tensor: Tensor, model: Architecture) -> frozenset[str
         found.add(parts[-2])
     if tensor.role == "bias":
         found.add("bias")
-    if model.tie_word_embeddings and tensor.role != "bias" and tensor.module in TABLES:
+    if model.tie_word_embeddings and "V" in tensor.dims and tensor.role != "bias" and tensor.module in TABLES:
         found |= {*TABLES}
     return frozenset(found)
 

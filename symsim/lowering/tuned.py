@@ -22,8 +22,8 @@ from symsim.inputs.traced import once
 from symsim.inputs.trained import as_named
 from symsim.inputs.tuning import TunedKind, is_trained, named, tunes
 from symsim.ir.block import Block, Tensor
-from symsim.ir.operations import LINEAR, Projection
-from symsim.lowering.adapt import ALL_LINEAR, is_target, module_names, target_names
+from symsim.ir.operations import LINEAR
+from symsim.lowering.adapt import ALL_LINEAR, is_target, map_names, module_names, target_names
 from symsim.lowering.lower import declared_alone
 from symsim.lowering.marked import names_of
 
@@ -88,19 +88,19 @@ def _trained(strategy: Strategy, block: Block, at: int | None, model: Architectu
 
 
 def _trains(strategy: Strategy, block: Block, at: int, model: Architecture) -> bool:
-    return bool(_adapted(strategy, block, at, model)) or any(_trained(strategy, block, at, model))
+    return bool(adapted_weights(strategy, block, at, model)) or any(_trained(strategy, block, at, model))
 
 
-def _adapted(strategy: Strategy, block: Block, at: int | None, model: Architecture) -> frozenset[str]:
+def adapted_weights(strategy: Strategy, block: Block, at: int | None, model: Architecture) -> frozenset[str]:
     """The weights of the block's linear maps that have an adapter in layer `at` (None: in no layer)."""
     framework, named_so, excluded = FRAMEWORKS[strategy.fusion], target_names(strategy.target_modules, at), target_names(strategy.exclude_modules, at)
     if strategy.tuner_type == "full" or ALL_LINEAR in excluded:
         return frozenset()
     linear = [op for op in block.ops if op.kind in LINEAR and module_names(op).isdisjoint(excluded)]
     # a framework may run each of joint maps by itself
-    left = [(op, labels) for op in linear if (labels := set(op.of(Projection).labels) - excluded)]
-    adapted = ((op, labels if is_target(op, strategy, framework, model, at) else labels & named_so) for op, labels in left)
-    return frozenset(f"{op.name}/{label}" for op, labels in adapted for label in labels)
+    left = [(op, {one: name for one, name in map_names(op).items() if excluded.isdisjoint((one, name))}) for op in linear]
+    every = {op.name for op, _ in left if is_target(op, strategy, framework, model, at)}
+    return frozenset(f"{name}.weight" for op, maps in left for one, name in maps.items() if op.name in every or not named_so.isdisjoint((one, name)))
 
 
 def _aside(strategy: Strategy, block: Block, at: int, model: Architecture) -> bool:
@@ -146,7 +146,7 @@ def _with_kinds(model: Architecture, strategy: Strategy, blocks: dict[str, Block
             block, trains = blocks[kind], _trains(strategy, blocks[kind], at, model)
             aside = _aside(strategy, block, at, model)
             trained = frozenset(t.name for t in block.parameters() if is_trained(strategy, names_of(block, t, model), at))
-            key = (kind, trained, _adapted(strategy, block, at, model), trains, enters, wide)
+            key = (kind, trained, adapted_weights(strategy, block, at, model), trains, enters, wide)
             if key not in spelt:
                 plain = kind if (trains and enters) else f"{kind}{_WORDS[trains, enters]}"
                 spelt[key] = _free(f"{plain}_wide" if wide else plain, {*kinds, *(model.layer_kinds.keys() - {kind})})
@@ -195,6 +195,6 @@ def trains_anything(model: Architecture, strategy: Strategy) -> bool:
     model = untuned(model)
     blocks = declared_alone(model)
     ends = (block for name, block in blocks.items() if name not in model.layer_kinds)
-    if any(_adapted(strategy, block, None, model) or any(_trained(strategy, block, None, model)) for block in ends):
+    if any(adapted_weights(strategy, block, None, model) or any(_trained(strategy, block, None, model)) for block in ends):
         return True
     return any(k.trains for k in tuned(model, strategy).layer_kinds.values() if isinstance(k, TunedKind))
