@@ -34,6 +34,7 @@ _BY_NUMBERS = {
     **{"mlp.gate_proj": ("feed_forward.w1",), "mlp.up_proj": ("feed_forward.w3",), "mlp.down_proj": ("feed_forward.w2",)},
     **{"moe.gate.router": ("feed_forward.gate",), "moe.experts": ("feed_forward.experts",), "attention.o_proj": ("self_attn.out_proj",)},
     "attention.conv1d": ("conv.conv",),
+    **{"pre_attention_norm": ("operator_norm",), "pre_mlp_norm": ("ffn_norm",)},
 }
 _INPUTS, _OUTPUTS = ("gate_proj", "up_proj", "gate_up_proj"), ("down_proj",)
 _BLOCK_SPARSE = {

@@ -159,6 +159,18 @@ def pattern_targets(keys: Keys, key: str, strategy: dict[str, Any], architecture
     keys.note(key, "not_modelled" if lost else "mapped", "target_modules", why)
 
 
+def of_parameters(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None, beside: bool, why: str = "") -> None:
+    """Adapters of parameters, which experts' weights are in transformers 5 (peft target_parameters). beside: linear modules are named too."""
+    asked = keys.texts(key, None, to="target_modules", why=why)
+    if not asked:
+        return
+    found, lost = targets(asked, strategy, architecture, of_parameters=True)
+    if lost:
+        keys.note(key, "not_modelled", "target_modules", f"no adapters beside {', '.join(lost)}: no linear map here is called so")
+    if len(lost) < len(asked):
+        strategy["target_modules"] = list(dict.fromkeys([*(strategy["target_modules"] if beside else ()), *found]))
+
+
 def some_layers(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None) -> None:
     """Adapters in the layers of these numbers alone (peft layers_to_transform)."""
     value = keys.given[key].value if keys.has(key) else None

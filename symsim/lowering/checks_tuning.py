@@ -112,7 +112,7 @@ def _targets(architecture: Architecture, strategy: Strategy) -> None:
     framework = FRAMEWORKS[strategy.fusion]
     linear = [op for block in declared_alone(architecture).values() for op in block.ops if op.kind in LINEAR]
     several = [op for op in linear if len(op.of(Projection).labels) > 1 and is_joint(op, framework.name, architecture)]
-    joint = {name: op for op in several for pair in map_names(op).items() for name in pair}
+    joint = {name: op for op in several for pair in map_names(op).items() for name in pair if name not in module_names(op)}
     known = {name: op for op in linear for name in (*map_names(op), *map_names(op).values(), *module_names(op))}
     if not strategy.target_modules:
         raise InputError(f"tuner_type={strategy.tuner_type} needs at least one name in target_modules, or all_linear")

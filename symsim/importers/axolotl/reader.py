@@ -24,7 +24,7 @@ from symsim.importers.presets import with_deepspeed
 from symsim.importers.ranks import known_variables, spread
 from symsim.importers.rules import padded_vocabulary, parts_apart, settle
 from symsim.importers.sections import of_sections
-from symsim.importers.targets import some_layers, targets
+from symsim.importers.targets import of_parameters, some_layers
 from symsim.importers.trainer import OTHER_MODELS, autocast, buckets, checkpoints_on_host, update
 from symsim.importers.weights import model_of
 from symsim.inputs.architecture import Architecture
@@ -168,7 +168,7 @@ def _tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | No
     if keys.flag("peft_use_dora", False, to="use_dora"):
         strategy["use_dora"] = True
     some_layers(keys, "peft_layers_to_transform", strategy, architecture)
-    _experts(keys, strategy, architecture)
+    of_parameters(keys, "lora_target_parameters", strategy, architecture, _named(keys), _OF_PARAMETERS)
 
 
 def _opened(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
@@ -185,19 +185,6 @@ def _opened(keys: Keys, strategy: dict[str, Any], architecture: Architecture | N
         keys.note("unfrozen_parameters", "not_modelled", "trainable_parameters", why)
         return
     strategy |= {"freeze_parameters": ["embedding", "layers", "lm_head", "final_norm"], "trainable_parameters": found}
-
-
-def _experts(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:
-    """Adapters of parameters: experts' weights are such in transformers 5."""
-    asked = keys.texts("lora_target_parameters", None, to="target_modules", why=_OF_PARAMETERS)
-    if not asked:
-        return
-    found, lost = targets(asked, strategy, architecture)
-    if lost:
-        why = f"no adapters beside {', '.join(lost)}: no linear map here is called so"
-        keys.note("lora_target_parameters", "not_modelled", "target_modules", why)
-        return
-    strategy["target_modules"] = list(dict.fromkeys([*(strategy["target_modules"] if _named(keys) else ()), *found]))
 
 
 def _named(keys: Keys) -> bool:

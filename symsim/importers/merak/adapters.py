@@ -11,7 +11,7 @@ from typing import Any
 
 from symsim.importers.adapted import Names, adapters, biases
 from symsim.importers.keys import Given, Keys, Silent, Unresolved, silent
-from symsim.importers.targets import excluded, some_layers
+from symsim.importers.targets import excluded, of_parameters, some_layers
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.reading import read_json
 
@@ -31,7 +31,7 @@ LORA: dict[str, Silent] = {
         "names of the adapter, or what it begins as",
         _inside(
             """peft_type task_type base_model_name_or_path revision inference_mode init_lora_weights auto_mapping fan_in_fan_out
-            loftq_config eva_config corda_config peft_version"""
+            loftq_config eva_config corda_config lora_ga_config kasa_config peft_version runtime_config megatron_config megatron_core qalora_group_size"""
         ),
     ),
     **silent("no_cost_effect", "what the modules of layers are called", _inside("layers_pattern")),
@@ -39,6 +39,15 @@ LORA: dict[str, Silent] = {
         "not_modelled",
         "adapters of other ranks in some linear maps: all targets have one of the same rank here",
         _inside("rank_pattern"),
+    ),
+    **silent("not_modelled", "a bias of each adapter: as many numbers as the linear map has outputs", _inside("lora_bias")),
+    **silent("not_modelled", "rows of the embedding that are trained beside adapters: the model's width each", _inside("trainable_token_indices")),
+    **silent("not_modelled", "layers that stand several times: as many more forwards and backwards of them", _inside("layer_replication")),
+    **silent("not_modelled", "one copy of a table that is embedding and output layer: they are two here", _inside("ensure_weight_tying")),
+    **silent(
+        "not_modelled",
+        "another adapter than LoRA's, timed as LoRA",
+        _inside("velora_config alora_invocation_tokens use_qalora monteclora_config use_bdlora arrow_config"),
     ),
 }
 
@@ -74,6 +83,7 @@ def tuned(keys: Keys, strategy: dict[str, Any], model: Architecture | None) -> N
     adapters(keys, strategy, model, _NAMES)
     some_layers(keys, f"{KEY}.layers_to_transform", strategy, model)
     excluded(keys, f"{KEY}.exclude_modules", strategy, model)
+    of_parameters(keys, f"{KEY}.target_parameters", strategy, model, keys.has(_NAMES.targets))
     biases(keys, f"{KEY}.bias", strategy, model)
     if keys.flag(f"{KEY}.use_dora", False, to="use_dora"):
         strategy["use_dora"] = True

@@ -42,7 +42,7 @@ from symsim.importers.swift.reading import Reading
 from symsim.importers.swift.sections import ASIDE, expanded, further_arguments
 from symsim.importers.swift.tables import ENVIRONMENT, WEIGHTS_OF_LOSSES, other_models, silent_keys
 from symsim.importers.swift.trainer import cast_adapters, of_trainer
-from symsim.importers.targets import pattern_targets, targets
+from symsim.importers.targets import of_parameters, pattern_targets
 from symsim.importers.trainer import TRAINER
 from symsim.inputs.strategies import LARGEST_WORLD
 
@@ -207,6 +207,8 @@ _KINDS = {
     "adalora": "of the rank that it begins with; a number more of each of its ranks (peft/tuners/adalora)",
 }
 _NEW_LAYERS = "timed as LoRA: llamapro trains whole layers beside those of the model (llamapro_num_new_blocks), which rest"
+# pipelines/train/tuner.py _drop_mamba_incompatible_targets
+_WITHOUT_OUT_PROJ = frozenset({"falcon_h1", "mamba", "mamba2", "falcon_mamba", "nemotron_h"})
 _NAMES = Names("lora_rank", "lora_dropout", "target_modules", "modules_to_save", default_dropout=0.05)
 
 
@@ -225,8 +227,8 @@ def _tuned(r: Reading, adapters: str | None) -> None:
             r.keys.note(adapters, "not_modelled", "tuner_type", why)
         named = replace(_NAMES, rank="adalora_init_r", default_rank=12) if kind == "adalora" else _NAMES
         with_adapters(r.keys, r.strategy, r.architecture, named)
-        biases(r.keys, "lora_bias", r.strategy, r.architecture)
         _further(r)
+        biases(r.keys, "lora_bias", r.strategy, r.architecture)
         return
     if "lisa_activated_layers" in r.keys.given:
         drawn_layers(r.keys, "lisa_activated_layers", r.strategy, r.architecture)
@@ -273,13 +275,11 @@ def _further(r: Reading) -> None:
     keys, strategy = r.keys, r.strategy
     if keys.has("target_regex"):
         pattern_targets(keys, "target_regex", strategy, r.architecture)
-    beside = keys.texts("target_parameters", None, to="target_modules")
-    if beside:
-        found, lost = targets(beside, strategy, r.architecture)
-        own = strategy["target_modules"] if keys.has("target_modules") else []
-        strategy["target_modules"] = list(dict.fromkeys([*own, *found]))
-        why = f"no linear map here is called {', '.join(lost)}" if lost else "their products beside the experts'"
-        keys.note("target_parameters", "not_modelled" if lost else "mapped", "target_modules", why)
+    of_parameters(keys, "target_parameters", strategy, r.architecture, True, "their products beside the experts'")
+    listed = not keys.has("target_regex") and strategy["fusion"] == "eager"
+    if listed and r.architecture is not None and r.architecture.modelling in _WITHOUT_OUT_PROJ:
+        strategy["exclude_modules"] = ["out_proj"]
+        keys.note("target_modules", "mapped", "target_modules, exclude_modules", "without out_proj, whose mixer peft has no adapters for")
     if keys.flag("use_dora", False, to="use_dora"):
         strategy["use_dora"] = True
     method = str(keys.text("quant_method", "", to="quantize_base"))
