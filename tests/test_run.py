@@ -112,6 +112,20 @@ def test_failures_against_runs_that_are_drawn(hours: int, beside: bool) -> None:
     assert known["working"] == pytest.approx(float(whole.sum()) * known["interval"] / float(gaps.sum()), rel=0.003)
 
 
+@pytest.mark.parametrize("hours", [20, 90])
+def test_a_run_shorter_than_its_interval_is_done_again_from_its_start(hours: int) -> None:
+    """M (exp(T / M) - 1) exp(R / M) for T of training; was refused, as if a failure cost half of the interval. The same by its days."""
+    steps = int(hours * 3600 / made(steps="1").numbers["step"])
+    never = {"t_save": "100000 d", "mtbf": "800 h"}
+    found = made(steps=str(steps), **never).numbers
+    between, work = found["between"], found["work"]
+    assert between == 100 * 3600 and work == pytest.approx(hours * 3600, rel=1e-3)
+    undone = (work + found["blocked"]) / between
+    assert found["wall"] == pytest.approx(work * math.expm1(undone) / undone * math.exp((600 + found["load"]) / between), rel=1e-3)
+    by_days = made(days=f"{found['days']:.9f}", **never).numbers
+    assert by_days["steps"] == pytest.approx(steps, rel=3e-3)
+
+
 def test_bytes_of_a_checkpoint() -> None:
     """Each parameter once, whatever the ranks hold of it: weights in bf16, a copy and two moments in fp32."""
     parameters = int(made(tokens="1B").at.numbers["N"])
@@ -251,7 +265,7 @@ def test_sweep_has_the_run() -> None:
         ("--tokens 1P --start 9999-12-01", "beyond the calendar"),
         ("--days 0.000001", "is less than a step of the run"),
         ("--tokens 1T --set mtbf=1s", "so that the run never ends"),
-        ("--tokens 1T --set t_save=4000d --set mtbf=8000d", "failures in an interval and its checkpoint"),
+        ("--tokens 100T --set t_save=4000d --set mtbf=8000d", "failures in an interval and its checkpoint"),
         ("--tokens 1T --set mtbf=1h --set t_restart=10min", "in a restart, more than the formulas of a run are good for (to 1 %)"),
         ("--tokens 1T --set eval_iters=1000", "nothing says when there is one: give eval_interval"),
         ("--tokens 1T --set mtbf=5kg", "is not read; it is given as 50000 h"),
@@ -260,6 +274,8 @@ def test_sweep_has_the_run() -> None:
         ("--tokens 1T --set rampup_batch_size=3,4,5", "the batch does not reach global_batch_size=16"),
         ("--tokens 1T --set rampup_batch_size=1,1,5", "the first batch 1 is no multiple of micro_batch_size*dp=2"),
         ("--tokens 1M --set rampup_batch_size=4,4,5000", "the batch grows over 20480000 tokens, and the run has 1000000"),
+        ("--steps 100 --set rampup_batch_size=4,4,5000", "the batch grows over 764 steps, and the run has 100"),
+        ("--days 0.001 --set rampup_batch_size=4,4,5000", "rampup_batch_size: the batch grows over 764 steps, and the run has "),
         ("--set mtbf=1h", "--set mtbf is of a run, and nothing says how long it is"),
         ("--tokens 1T --set mtbff=1h", "did you mean 'mtbf'"),
     ],

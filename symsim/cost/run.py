@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from symsim.algebra.expr import ONE, ZERO, Expr, ceil, floor, maximum, sqrt, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, ceil, floor, maximum, minimum, sqrt, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key
 from symsim.algebra.quantity import BYTE, NONE, SECOND, Quantity, Unit
@@ -52,10 +52,16 @@ def define_run(book: Derivation, system: System | None, lowered: Lowered, given:
         raise InputError(f"--set async_save=1: system {system.name} has no host link (host: bandwidth), over which checkpoints are copied")
     _step(book, given)
     _checkpoint(book, system, lowered, given)
-    _interval(book, given)
+    kept = _interval(book, given)
     if "days" in given:
+        # t = M (exp(T / M) - 1) solved for the training T, by Pade's approximant of the logarithm: to 1.5 % where these formulas hold
+        between = of_run("between").expr
+        y = symbol("days") * 86400 / between
+        _failures(book, minimum(kept, 3 * between * y * (2 + y) / (6 + 6 * y + y**2)))
         _length_of_days(book, given)
     else:
+        work = _work(book, given)
+        _failures(book, minimum(kept, work))
         _length(book, given)
     _answers(book, system)
 
@@ -125,8 +131,8 @@ def _bytes_saved(lowered: Lowered) -> Expr:
     return weights + stages_sum(held)
 
 
-def _interval(book: Derivation, given: Mapping[str, Any]) -> None:
-    """Failures of all ranks, the best interval between checkpoints, the one that is kept, and what a failure costs."""
+def _interval(book: Derivation, given: Mapping[str, Any]) -> Expr:
+    """Failures of all ranks, the best interval between checkpoints, and the one that is kept, which it returns."""
     blocked, step, write = (of_run(name).expr for name in ("blocked", "step", "write"))
     between = _define(book, "between", symbol("mtbf") / symbol("world"), "mean time between failures of all ranks together", "M", SECOND)
     source = "Young, Communications of the ACM 17, 1974"
@@ -137,12 +143,18 @@ def _interval(book: Derivation, given: Mapping[str, Any]) -> None:
     apart = symbol("t_save") if "t_save" in given else symbol("save_interval") * step if "save_interval" in given else best
     apart = maximum(apart, step, symbol("async_save") * write)
     meaning = "training between two checkpoints: no less than a step, nor than a checkpoint takes that is written beside it"
-    kept = _define(book, "interval", apart, meaning, r"\tau", SECOND)
+    return _define(book, "interval", apart, meaning, r"\tau", SECOND)
+
+
+def _failures(book: Derivation, stretch: Expr) -> None:
+    """What a failure costs, and the share of the time that counts. stretch: what is trained between two checkpoints, of a shorter run all of it."""
+    blocked, write, between, kept = (of_run(name).expr for name in ("blocked", "write", "between", "interval"))
+    apart = _define(book, "stretch", stretch, "training that a failure may undo: between two checkpoints, of a shorter run all of it", r"\tau_f", SECOND)
     read = _define(book, "load", write, "reading a checkpoint back", r"t_{\mathrm{load}}", SECOND)
-    lost = symbol("t_restart") + read + (kept + blocked) / 2 + symbol("async_save") * write
+    lost = symbol("t_restart") + read + (apart + blocked) / 2 + symbol("async_save") * write
     _define(book, "lost", lost, "what a failure costs: the restart, and what is done again", r"t_{\mathrm{lost}}", SECOND)
-    idle = _define(book, "idle", of_run("lost").expr - (kept + blocked) / 2, "what a failure costs besides work that is done again", "R", SECOND)
-    again = _define(book, "again", (kept + blocked) / between, "failures in an interval and its checkpoint", "x")
+    idle = _define(book, "idle", of_run("lost").expr - (apart + blocked) / 2, "what a failure costs besides work that is done again", "R", SECOND)
+    again = _define(book, "again", (apart + blocked) / between, "failures in an interval and its checkpoint", "x")
     source = "Daly, Future Generation Computer Systems 22, 2006, sec. 3: series of (exp x - 1)/x and exp(R/M)"
     working = 1 / ((1 + blocked / kept) * _series(again, 2) * _series(idle / between, 1))
     _define(book, "working", working, "share of the time that is spent on steps and evaluations that count", r"\omega", source=source)
@@ -165,8 +177,8 @@ def _evaluation(book: Derivation, given: Mapping[str, Any]) -> Expr:
     return one / symbol("eval_interval")
 
 
-def _length(book: Derivation, given: Mapping[str, Any]) -> None:
-    """Steps and tokens, and the time that they take."""
+def _work(book: Derivation, given: Mapping[str, Any]) -> Expr:
+    """Steps and tokens, and the time that the steps take."""
     more = of_run("more").expr if of_run("more") in book else ZERO
     each = _sequences() * symbol("s")
     if "steps" in given:
@@ -177,9 +189,13 @@ def _length(book: Derivation, given: Mapping[str, Any]) -> None:
         steps = ceil(symbol("tokens") / each + more)
     steps = _define(book, "steps", steps, "steps of the run", r"n_{\mathrm{run}}")
     seconds = steps * of_run("step").expr - _saved(book)
-    work = _define(book, "work", seconds, "all steps, one after the other", r"t_{\mathrm{steps}}", SECOND)
-    evaluations = steps * _evaluation(book, given)
-    _define(book, "wall", (work + evaluations) / of_run("working").expr, "the run", r"t_{\mathrm{run}}", SECOND)
+    return _define(book, "work", seconds, "all steps, one after the other", r"t_{\mathrm{steps}}", SECOND)
+
+
+def _length(book: Derivation, given: Mapping[str, Any]) -> None:
+    """The time that the run takes."""
+    evaluations = of_run("steps").expr * _evaluation(book, given)
+    _define(book, "wall", (of_run("work").expr + evaluations) / of_run("working").expr, "the run", r"t_{\mathrm{run}}", SECOND)
 
 
 def _saved(book: Derivation) -> Expr:

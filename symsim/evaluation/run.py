@@ -12,7 +12,7 @@ from symsim.cost.run import PART, QUANTILES
 from symsim.errors import InputError, cut
 from symsim.evaluation.interval import Interval, interval
 from symsim.evaluation.numbers import Evaluation
-from symsim.inputs.run import LENGTHS, asks_run, in_use
+from symsim.inputs.run import LENGTHS, RAMP, RAMP_PARTS, RAMP_SHARE, asks_run, in_use
 
 # a run of a day then takes three years
 LEAST_WORKING = 1e-3
@@ -112,6 +112,8 @@ def run_of(at: Evaluation, start: date | None = None) -> Run | None:
     if known["tokens"] < 1 or float(at.overrides.get("days", math.inf)) * 86400 < known["step"]:
         name = next(name for name in LENGTHS if name in at.overrides)
         raise InputError(f"{name}={float(at.overrides[name]):g} is less than a step of the run")
+    if RAMP_PARTS[0] in at.overrides and known["steps"] < (growing := float(at.values["ramp_samples"]) * float(at.values[RAMP_SHARE])):
+        raise InputError(f"{RAMP}: the batch grows over {math.ceil(growing)} steps, and the run has {int(known['steps'])}")
     if start is not None and made.days >= (date.max - start).days:
         raise InputError(f"the run takes {made.days:.3g} days: from {start} on that is beyond the calendar")
     return made
@@ -120,7 +122,7 @@ def run_of(at: Evaluation, start: date | None = None) -> Run | None:
 def _failures_beyond(known: dict[str, float]) -> str | None:
     """Failures in an interval with its checkpoint, and in what one costs besides, where Daly's exponentials are more than 1 % above their series."""
     interval, restart = known["again"], known["idle"] / known["between"]
-    exact = known["interval"] / known["between"] * math.exp(-restart) / math.expm1(interval)
+    exact = known["interval"] / (known["interval"] + known["blocked"]) * interval * math.exp(-restart) / math.expm1(interval)
     return (
         None
         if known["working"] <= (1 + SERIES) * exact

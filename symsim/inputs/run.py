@@ -160,7 +160,10 @@ def _share_of_ramp(given: Mapping[str, Number], strategy: Strategy) -> float:
     tokens = given.get("tokens")
     if tokens is not None and samples * strategy.seq_length > tokens:
         raise InputError(f"{said}: the batch grows over {samples * strategy.seq_length} tokens, and the run has {int(tokens)}")
-    return math.fsum(1 / (start + k * increment) for k in range(number)) / number if number else 1 / batch
+    share = math.fsum(1 / (start + k * increment) for k in range(number)) / number if number else 1 / batch
+    if (steps := given.get("steps")) is not None and steps < samples * share:
+        raise InputError(f"{said}: the batch grows over {math.ceil(samples * share)} steps, and the run has {int(steps)}")
+    return share
 
 
 def run_shape(given: Mapping[str, Any]) -> list[str]:

@@ -37,6 +37,7 @@ def drawn(rng: random.Random, model: torch.nn.Module) -> dict[str, Any]:
     """Of a LoraConfig what a user may write."""
     linear = [n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear) and not n.endswith("lm_head")]
     experts = [n for n, _ in model.named_parameters() if re.search(r"experts\.(gate_up_proj|down_proj)$", n)]
+    norm = "input_layernorm" if hasattr(model.model.layers[0], "input_layernorm") else "norm"
     ends = sorted({n.rsplit(".", 1)[-1] for n in linear})
     made: dict[str, Any] = {"r": rng.choice((1, 4, 8)), "target_modules": sorted(rng.sample(ends, rng.randint(1, len(ends))))}
     if rng.random() < 0.3:
@@ -50,7 +51,7 @@ def drawn(rng: random.Random, model: torch.nn.Module) -> dict[str, Any]:
     if rng.random() < 0.4:
         made["bias"] = rng.choice(("all", "lora_only"))
     if rng.random() < 0.4:
-        made["modules_to_save"] = rng.choice((["lm_head"], ["embed_tokens"], ["embed_tokens", "lm_head"], ["norm"], ["input_layernorm"]))
+        made["modules_to_save"] = rng.choice((["lm_head"], ["embed_tokens"], ["embed_tokens", "lm_head"], ["norm"], [norm]))
     if experts and rng.random() < 0.5:
         made["target_parameters"] = sorted({rng.choice(experts).split(".", 2)[-1] if rng.random() < 0.5 else rng.choice(experts).split(".", 4)[-1]})
     elif rng.random() < 0.3:
