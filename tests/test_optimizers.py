@@ -110,6 +110,14 @@ def test_states_by_shape() -> None:
     assert kept(made("apollo", optimizer_rank=4096)) == 8 * most + 8 * (IN_TABLES + VECTORS)
 
 
+def test_a_table_of_positions_is_a_table() -> None:
+    """GPT-2's, of whose 1,024 rows Adafactor keeps a number each, and one of each column: it was taken for a vector of 786,432."""
+    gpt2 = load_model("gpt2").architecture
+    found = derive(gpt2, Strategy(fusion="eager", optimizer="adafactor", precision="fp32"))
+    layers = 12 * 4 * (2304 + 768 + 768 + 768 + 3072 + 768 + 768 + 3072 + 2304 + 768 + 3072 + 768 + 4 * 768)
+    assert kept(found) == layers + 4 * (50257 + 768 + 1024 + 768 + 2 * 768)
+
+
 def test_parameters_that_rest_have_no_states() -> None:
     resting = made("adafactor", freeze_parameters=("embedding", "lm_head"))
     assert kept(made("adafactor")) - kept(resting) == 4 * sum(r + c for r, c in TABLES)

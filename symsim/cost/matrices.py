@@ -22,8 +22,8 @@ from symsim.placement.mesh import local_size
 @dataclass(frozen=True)
 class Weight:
     """A parameter of a rank, `times` on the stage: elements in all, and as `count` matrices of rows and columns (rows ONE: a vector). split:
-    whether tensor parallelism cuts its rows or its columns. vocabulary: a table or the output layer. looked_up: rows of it are read, and nothing is
-    multiplied by it (torch.nn.Embedding)."""
+    whether tensor parallelism cuts its rows or its columns. vocabulary: a table (of positions, too) or the output layer. looked_up: rows of it are read, and
+    nothing is multiplied by it (torch.nn.Embedding)."""
 
     elements: Expr
     times: Expr
@@ -78,8 +78,8 @@ def _weight(placed: Placed, tensor: Tensor, times: Expr) -> Weight:
     expert = tensor.module == "experts"
     says = next((e for op in placed.block.ops for e in op.einsums if tensor.name in op.inputs and set(e.operands[1]) == set(tensor.dims)), None)
     held = elements(placed, tensor.name)
-    vocabulary = "V" in tensor.dims or tensor.role == "table"
     looked_up = says is None and tensor.module == EMBEDDING and len(tensor.dims) > 1
+    vocabulary = "V" in tensor.dims or tensor.role == "table" or looked_up
     if len(tensor.dims) < 2 or (says is None and not vocabulary):
         return Weight(held, times, expert, vocabulary=vocabulary, looked_up=looked_up)
     chosen = [d for d, _ in says.chosen] if says else []
