@@ -65,7 +65,7 @@ def test_products_in_8_bits() -> None:
     made = load_job("automodel", str(FILES / "adapters" / "llama.yaml"))
     found = dict(made.strategy or {})
     assert (found["fp8"], found["dp"], found["num_microbatches"]) == ("tensorwise", 8, 1)
-    assert (found["tuner_type"], found["lora_rank"], found["target_modules"]) == ("lora", 8, ["all_linear"])
+    assert (found["tuner_type"], found["lora_rank"], found["target_modules"]) == ("lora", 8, ["linear_qkv", "o_proj", "linear_fc1", "down_proj"])
     assert {row.key: row.fate for row in made.rows}["fp8.filter_fqns"] == "mapped"
 
 
@@ -133,6 +133,22 @@ def test_patterns_take_linear_maps_out(tmp_path: Path) -> None:
     none = job(tmp_path, peft={"dim": 4, "exclude_modules": ["*vision_tower*"]})
     assert "exclude_modules" not in dict(none.strategy or {})
     assert {row.key: row.fate for row in none.rows}["peft.exclude_modules"] == "no_cost_effect"
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["*_proj"], [f"{name}_proj" for name in "q k v o gate up down".split()]),
+        (["*.layers.0.*_proj"], [f"layers.0-0.{name}_proj" for name in "q k v o gate up down".split()]),
+        (["*attn*", "model.layers.3.mlp.up_proj"], ["q_proj", "k_proj", "v_proj", "o_proj", "layers.3-3.up_proj"]),
+        (["*vision*"], ["all_linear"]),
+    ],
+)
+def test_patterns_put_adapters_beside_what_they_match(tmp_path: Path, names: list[str], expected: list[str]) -> None:
+    made = job(tmp_path, peft={"dim": 4, "target_modules": names})
+    assert dict(made.strategy or {})["target_modules"] == expected
+    (row,) = (row for row in made.rows if row.key == "peft.target_modules")
+    assert row.fate == ("not_modelled" if expected == ["all_linear"] else "mapped")
 
 
 def test_liger_takes_modules_and_not_the_loss(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from symsim.api.result import derive
 from symsim.errors import InputError
 from symsim.importers.job import Job
 from symsim.importers.reading import load_job
@@ -184,6 +185,15 @@ def test_names_of_no_linear_map(tmp_path: Path) -> None:
     why = [rows(made)["lora_target_modules"].why for made in (none, some)]
     start = "no linear map here is called "
     assert why == [start + "mm_connector: all linear maps have adapters in their place", start + "q_prj: no adapters beside them"]
+
+
+def test_adapters_of_single_maps_where_kernels_join_them(tmp_path: Path) -> None:
+    """fp8 has te's kernels here, which is known after the adapters: `eval` refused q_proj."""
+    made = job(tmp_path, {"adapter": "lora", "lora_r": 8, "lora_target_modules": ["q_proj", "layers.3.mlp.up_proj"], "fp8": True})
+    assert strategy(made)["target_modules"] == ["linear_qkv", "layers.3-3.linear_fc1"]
+    assert rows(made)["joint products"].fate == "derived"
+    assert made.architecture is not None and derive(made.architecture, made.placed()).value("params.trained") == 8 * (32 * (4096 + 6144) + 4096 + 28672)
+
 
 
 def test_kernels_losses_and_heads(tmp_path: Path) -> None:

@@ -844,6 +844,9 @@ def test_the_allocator_is_a_variable_of_the_command(tmp_path: Path) -> None:
 def test_overrides_of_a_recipe_that_has_adapters_or_no_experts() -> None:
     tuned = job("peft.target_modules=[linear_qkv,linear_proj]", "peft.exclude_modules=[linear_proj]", model="llama3-8b").placed()
     assert (tuned.tuner_type, tuned.target_modules, tuned.exclude_modules) == ("lora", ("linear_qkv", "linear_proj"), ("linear_proj",))
+    some = job("peft.target_modules=['*.layers.0.*.linear_qkv',linear_fc1]", "peft.exclude_modules=['*.layers.3.mlp.*']", model="llama3-8b").placed()
+    assert some.target_modules == ("layers.0-0.linear_qkv", "linear_fc1")
+    assert some.exclude_modules == ("layers.3-3.linear_fc1", "layers.3-3.down_proj")
     dense = job("model.moe_z_loss_coeff=0.1", "model.parallel_output=true", "dist.use_decentralized_pg=true", model="llama3-8b")
     assert [row(dense, key)[0] for key in ("model.moe_z_loss_coeff", "model.parallel_output", "dist.use_decentralized_pg")] == ["no_cost_effect"] * 3
     assert row(job("model.moe_z_loss_coeff=0.1", model="qwen3-30b-a3b"), "model.moe_z_loss_coeff")[:2] == ("mapped", "moe_z_loss")

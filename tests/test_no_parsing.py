@@ -59,6 +59,7 @@ ALLOWED: dict[str, str] = {
         report/blocks.py:Blocks._operations report/blocks.py:Blocks._operation report/blocks.py:Blocks._tensor report/text_time.py:title
         report/alike.py:_same_name report/alike.py:_by_operation report/alike.py:once
         cost/memory_backward.py:_of_attention frameworks/narrow.py:as_stored lowering/adapt.py:module_names lowering/adapt.py:_of_loss
+        lowering/adapt.py:map_names
         lowering/adapt.py:_with_adapters lowering/adapt.py:_function cost/workspace.py:_Walk.__init__ cost/workspace.py:_returned
         lowering/remember.py:_narrows lowering/marked.py:names_of frameworks/streams.py:eager_hyper_weights.part""",
     "names of dimensions, as a row of the placement lists them": """

@@ -8,6 +8,7 @@ from importlib import import_module
 
 from symsim.errors import InputError, cut, nearest
 from symsim.importers.job import Job, checked
+from symsim.importers.keys import Entry
 from symsim.importers.registry import KINDS
 from symsim.importers.shell.calls import called
 
@@ -62,7 +63,22 @@ def read_job(kind: str, inputs: Sequence[str], options: Options = Options()) -> 
     _no_option(kind, inputs)
     read = import_module(f"symsim.importers.{KINDS[kind].module}").read
     files, variables = called(inputs, options.variables)
-    return checked(read(files, replace(options, variables=variables)))
+    return checked(_with_joint_products(read(files, replace(options, variables=variables))))
+
+
+def _with_joint_products(job: Job) -> Job:
+    """Adapters of single linear maps, of a job whose kernels multiply several as one."""
+    if job.strategy is None or job.architecture is None or "tuner_type" not in job.strategy or job.strategy.get("fusion", "te") != "te":
+        return job
+    from symsim.importers.targets import as_one_product  # most jobs have no adapters
+
+    changed = as_one_product(job.strategy, job.architecture)
+    if not changed:
+        return job
+    why = "queries, keys and values, or gate and input, are one product in te's kernels, which has one adapter"
+    row = Entry("joint products", "(default)", "derived", ", ".join(changed), why)
+    kept = {name: value for name, value in {**job.strategy, **changed}.items() if value != [] or name not in changed}
+    return replace(job, strategy=kept, rows=(*job.rows, row))
 
 
 def _no_option(kind: str, inputs: Sequence[str]) -> None:

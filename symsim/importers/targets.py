@@ -85,6 +85,28 @@ def merge(into: Places, more: Places) -> None:
         into.setdefault(weight, set()).update(layers)
 
 
+def as_one_product(strategy: Mapping[str, Any], architecture: Architecture) -> dict[str, list[str]]:
+    """What entries of adapters are called where a framework with joint products, which is known after them, takes the place of one without: those of
+    which a part is named. Left out are parts that have none, where the product has."""
+    from symsim.ir.operations import LINEAR
+    from symsim.lowering.adapt import is_joint, map_names
+    from symsim.lowering.lower import declared_alone
+
+    linear = [op for block in declared_alone(architecture).values() for op in block.ops if op.kind in LINEAR]
+    several = [op for op in linear if len(map_names(op)) > 1 and is_joint(op, "te", architecture)]
+    joint = {name: op.name for op in several for name in map_names(op).values() if name != op.name}
+    joint |= {name: _JOINT[name] for name in _PARTS if any(name in map_names(op) for op in several)}
+    found = {}
+    for field in ("target_modules", "exclude_modules"):
+        entries = list(map(named, strategy.get(field) or ()))
+        if joint.keys().isdisjoint(one.name for one in entries):
+            continue
+        kept = [one._replace(name=joint.get(one.name, one.name)) for one in entries if field == "target_modules" or one.name not in joint]
+        made = [one.name if one.first is None else f"layers.{one.first}-{one.last}.{one.name}" for one in kept]
+        found[field] = list(dict.fromkeys(made))
+    return found
+
+
 class _Maps:
     """The linear maps of a model as modelling code calls them, and what an entry of target_modules calls them."""
 

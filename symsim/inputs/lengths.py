@@ -234,9 +234,10 @@ def _rows(text: str, path: str) -> Iterator[tuple[int, int, int]]:
             yield _length(row, path, line), 1, line
         else:
             length, often, line = _length(row[0], path, line), row[1], next(lines, line)
-            if not isinstance(often, int) or isinstance(often, bool) or not 0 < often <= _MOST:
-                raise InputError(f"{path}:{line}: {cut(str(often), 40)} documents of {length} tokens; a whole number from 1 to {_MOST:,} is needed")
-            yield length, often, line
+            if not isinstance(often, int) or isinstance(often, bool) or not 0 <= often <= _MOST:
+                raise InputError(f"{path}:{line}: {cut(str(often), 40)} documents of {length} tokens; a whole number from 0 to {_MOST:,} is needed")
+            if often:
+                yield length, often, line
 
 
 def _lines(text: str) -> Iterator[int]:

@@ -437,7 +437,7 @@ def _checkpoints(keys: Keys, strategy: dict[str, Any]) -> None:
 
 
 def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
-    """LoRA of the linear maps that patterns name; a pattern of the end of names (`*_proj`) is all of them."""
+    """LoRA of the linear maps that patterns name; of an unknown model a pattern of the end of names (`*_proj`) is all of them."""
     rank = keys.integer("peft.dim", 8, to="lora_rank", least=1)
     dropout = keys.number("peft.dropout", 0.0, to="lora_dropout", why="a mask of bytes, at any rate above 0")
     if not 0 <= dropout < 1:
@@ -447,7 +447,7 @@ def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
     scaled = keys.flag("peft.moe_rank_scaling", False, to="lora_rank")
     if not any(key.startswith("peft.") for key in keys.given):
         return
-    asked = ["all_linear" if "*" in name.rsplit(".", 1)[-1] else name for name in named] or ["all_linear"]
+    asked = ["all_linear" if architecture is None and "*" in name.rsplit(".", 1)[-1] else name for name in named] or ["all_linear"]
     found, lost = (["all_linear"], []) if every else targets(asked, strategy, architecture)
     strategy |= {"tuner_type": "lora", "lora_rank": rank, "lora_dropout": dropout, "target_modules": found}
     excluded(keys, "peft.exclude_modules", strategy, architecture)
