@@ -515,6 +515,20 @@ def test_adapters_of_a_file_beside_the_script(tmp_path: Path) -> None:
     assert symsim.derive(some.architecture, some.placed()).value("params.trained") == 3 * 4 * (1600 + 1600 + 6400 + 1600)
 
 
+def test_a_config_that_names_no_linear_maps_has_pefts_own(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("Merak.init(1, 1, 1)\nMerakArguments(lora_config='lora.json')")
+    every = {"r": 4, "lora_bias": False, "rank_pattern": {}, "target_parameters": None, "layer_replication": None, "qalora_group_size": 16}
+    (tmp_path / "lora.json").write_text(json.dumps(every))
+    for model, names, fate in (
+        ("phi-2", ["q_proj", "v_proj", "up_proj", "down_proj"], ""),
+        ("llama3-8b", ["q_proj", "v_proj"], ""),
+        ("olmo2-7b", ["q_proj", "v_proj"], "not_modelled"),
+    ):
+        made = symsim.load_job("merak", str(tmp_path / "train.py"), model=model)
+        assert strategy_of(made)["target_modules"] == names
+        assert next((one.fate for one in made.rows if one.key == "lora_config.target_modules"), "") == fate
+
+
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from symsim.api.cli import main
 

@@ -458,6 +458,14 @@ def test_patterns_that_take_too_long_or_are_other_ones_are_not_run(pattern: str)
         assert found[option.rpartition("--")[2]].fate == "not_modelled"
 
 
+def test_mixers_that_peft_has_no_adapters_for_and_parameters_beside_all_maps() -> None:
+    mamba = job("swift sft --tuner_type lora --model nvidia/NVIDIA-Nemotron-Nano-9B-v2")
+    assert (mamba.placed().target_modules, mamba.placed().exclude_modules) == (("all_linear",), ("out_proj",))
+    assert job("megatron sft --tuner_type lora --model nvidia/NVIDIA-Nemotron-Nano-9B-v2").placed().exclude_modules is None
+    some = job("swift sft --tuner_type lora --model openai/gpt-oss-20b --target_parameters 7.mlp.experts.gate_up_proj 15.mlp.experts.down_proj")
+    assert some.placed().target_modules == ("all_linear", "layers.7-7.moe.experts.fc1", "layers.15-15.moe.experts.fc2")
+
+
 def test_one_linear_map_of_a_layer_is_that_alone() -> None:
     maps = "model.layers.3.mlp.down_proj decoder.layers.4.self_attention.linear_qkv"
     found = job(f"megatron sft --tuner_type full --model Qwen/Qwen3-8B --freeze_parameters {maps}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from symsim.errors import near, nearest
-from symsim.importers.keys import Keys
+from symsim.importers.keys import Entry, Keys
 from symsim.importers.parameters import Places, modules, of_beginnings, of_modules, of_parts, of_patterns
 from symsim.importers.targets import EVERY, in_layers, is_pattern, known_maps, merge, pattern_targets, targets, without, words
 from symsim.inputs.architecture import Architecture
@@ -26,6 +26,14 @@ _MODULES = {
     "all-norm": "norm",
 }
 _WHOLE = ("embedding", "lm_head", "router")
+# what peft adapts where a config names nothing (utils/constants.py TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING): queries and values, as one
+# product or two, or these; of other types nothing
+_QUERIES_AND_VALUES = ("q_proj", "v_proj")
+_BY_DEFAULT = {"phi": (*_QUERIES_AND_VALUES, "fc1", "fc2"), "nemotron_h": ("q_proj", "k_proj", "v_proj", "o_proj")}
+_WITH_DEFAULT = frozenset(
+    "bart opt gptj gpt_neo llama llama4_text mistral mixtral stablelm gemma gemma2 gemma3_text qwen2 qwen3 gpt2 gpt-sw3 bloom gpt_neox falcon bert "
+    "roberta xlm-roberta electra mpt codegen gemma4_text".split()
+)
 # parts of every layer, as they are called here too
 _OF_LAYERS = {"self_attn": "attention", "self_attention": "attention"}
 
@@ -40,7 +48,8 @@ class Names:
     saved: str
     default_rank: int = 8
     default_dropout: float = 0.0
-    default_targets: tuple[str, ...] = ("all_linear",)
+    default_targets: tuple[str, ...] | None = ("all_linear",)
+    """None: those of peft, by the type of the model."""
 
 
 def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None, names: Names, told: Iterable[str] = ()) -> None:
@@ -68,7 +77,8 @@ def _named_targets(keys: Keys, names: Names, strategy: dict[str, Any], architect
     asked = keys.texts(names.targets, None, to="target_modules")
     if isinstance(asked, list) and keys.has(names.targets) and isinstance(keys.given[names.targets].value, str):
         asked = [keys.given[names.targets].value]
-    strategy["target_modules"], lost = targets([*told] or asked or names.default_targets, strategy, architecture)
+    default = names.default_targets or _of_peft(keys, names.targets, architecture, bool(asked))
+    strategy["target_modules"], lost = targets([*told] or asked or default, strategy, architecture)
     own = list(known_maps(architecture)) if architecture is not None else []
     none = EVERY[-1] in strategy["target_modules"] and not {*EVERY} & {*(asked or EVERY)}
     if lost and none and all(near(name, own) for name in lost):
@@ -76,6 +86,15 @@ def _named_targets(keys: Keys, names: Names, strategy: dict[str, Any], architect
         keys.refuse(names.targets, f"no linear map of the model is called {lost[0]} ({nearest(lost[0], own)})")
     elif lost:
         keys.note(names.targets, "not_modelled", "target_modules", without(lost, strategy["target_modules"]))
+
+
+def _of_peft(keys: Keys, key: str, architecture: Architecture | None, asked: bool) -> tuple[str, ...]:
+    """What peft adapts of a model where it is told nothing, with a row where that is nothing."""
+    kind = architecture.modelling if architecture is not None else ""
+    if not asked and kind and kind not in _WITH_DEFAULT and kind not in _BY_DEFAULT:
+        why = f"peft 0.21 has no linear maps of its own for {kind}, and stops without some: queries and values have adapters here"
+        keys.rows[key] = Entry(key, "(default)", "not_modelled", "target_modules", why)
+    return _BY_DEFAULT.get(kind, _QUERIES_AND_VALUES)
 
 
 def _saved(asked: Iterable[str], architecture: Architecture | None) -> tuple[list[str], list[str]]:

@@ -14,7 +14,7 @@ from symsim.importers.preferences import preferred
 from symsim.inputs.architecture import Architecture
 
 # where no linear maps are named, peft takes queries and values of most families (peft utils/constants.py)
-_NAMES = Names("lora_r", "lora_dropout", "lora_target_modules", "lora_modules_to_save", 16, 0.05, ("q_proj", "v_proj"))
+_NAMES = Names("lora_r", "lora_dropout", "lora_target_modules", "lora_modules_to_save", 16, 0.05, None)
 
 # what scripts that many start call these: s1, FastChat, Qwen, MiniCPM, LLaVA, InternVL, open-instruct (their finetune.py and train.py),
 # Chinese-LLaMA-Alpaca (run_clm_sft_with_peft.py), QLoRA (qlora.py), ProLong (training/train_language_model.py)
@@ -171,8 +171,8 @@ def tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | Non
     adapters(keys, strategy, architecture, _NAMES)
     if keys.has("freeze_llm"):
         keys.note("freeze_llm", "no_cost_effect", why="adapters are trained, and what they stand beside is not")
-    if not keys.has("lora_target_modules"):
-        keys.note("lora_target_modules", "derived", "target_modules", "queries and values, where peft is told none")
+    if not keys.has("lora_target_modules") and "lora_target_modules" not in keys.rows:
+        keys.note("lora_target_modules", "derived", "target_modules", "peft's own for the type of the model, where it is told none")
     if keys.has("only_optimize_lora") and not keys.flag("only_optimize_lora", False, to="trainable_parameters"):
         strategy["trainable_parameters"] = ["embedding", "norm", "final_norm", "lm_head"]
         keys.note("only_optimize_lora", "mapped", "trainable_parameters", "embeddings, norms and output layer too; biases as well, which rest here")

@@ -16,8 +16,7 @@ from symsim.inputs.architecture import Architecture
 from symsim.inputs.reading import read_json
 
 KEY = "lora_config"
-# what peft adapts where a config names nothing: queries and values, as one product or two (peft utils/constants.py)
-_NAMES = Names(f"{KEY}.r", f"{KEY}.lora_dropout", f"{KEY}.target_modules", f"{KEY}.modules_to_save", default_targets=("q_proj", "v_proj"))
+_NAMES = Names(f"{KEY}.r", f"{KEY}.lora_dropout", f"{KEY}.target_modules", f"{KEY}.modules_to_save", default_targets=None)
 
 
 def _inside(names: str) -> str:

@@ -276,7 +276,7 @@ def _further(r: Reading) -> None:
     if keys.has("target_regex"):
         pattern_targets(keys, "target_regex", strategy, r.architecture)
     of_parameters(keys, "target_parameters", strategy, r.architecture, True, "their products beside the experts'")
-    listed = not keys.has("target_regex") and strategy["fusion"] == "eager"
+    listed = not keys.has("target_regex") and strategy.get("fusion", "te") == "eager"
     if listed and r.architecture is not None and r.architecture.modelling in _WITHOUT_OUT_PROJ:
         strategy["exclude_modules"] = ["out_proj"]
         keys.note("target_modules", "mapped", "target_modules, exclude_modules", "without out_proj, whose mixer peft has no adapters for")
