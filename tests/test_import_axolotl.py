@@ -192,8 +192,9 @@ def test_adapters_of_single_maps_where_kernels_join_them(tmp_path: Path) -> None
     made = job(tmp_path, {"adapter": "lora", "lora_r": 8, "lora_target_modules": ["q_proj", "layers.3.mlp.up_proj"], "fp8": True})
     assert strategy(made)["target_modules"] == ["linear_qkv", "layers.3-3.linear_fc1"]
     assert rows(made)["joint products"].fate == "derived"
-    assert made.architecture is not None and derive(made.architecture, made.placed()).value("params.trained") == 8 * (32 * (4096 + 6144) + 4096 + 28672)
-
+    assert made.architecture is not None and derive(made.architecture, made.placed()).value("params.trained") == 8 * (
+        32 * (4096 + 6144) + 4096 + 28672
+    )
 
 
 def test_kernels_losses_and_heads(tmp_path: Path) -> None:

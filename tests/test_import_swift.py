@@ -387,7 +387,12 @@ def test_patterns_are_found_in_names(pattern: str, entries: list[str]) -> None:
         ("Qwen/Qwen3-8B", r"decoder\.layers\.\d+\.mlp\.linear_fc[12]", ["linear_fc1", "down_proj"], ["gate_proj", "up_proj", "down_proj"]),
         # one weight in Phi-3's modelling code
         ("microsoft/phi-4", r".*\.(?:qkv_proj|o_proj)", ["linear_qkv", "o_proj"], ["attention.qkv", "o_proj"]),
-        ("deepseek-ai/DeepSeek-V3", r".*shared_experts\.(gate|up)_proj", ["moe.shared_experts.gate_up"], ["moe.shared_experts.gate_proj", "moe.shared_experts.up_proj"]),
+        (
+            "deepseek-ai/DeepSeek-V3",
+            r".*shared_experts\.(gate|up)_proj",
+            ["moe.shared_experts.gate_up"],
+            ["moe.shared_experts.gate_proj", "moe.shared_experts.up_proj"],
+        ),
     ],
 )
 def test_adapters_by_a_pattern_of_whole_names(model: str, pattern: str, megatron: list[str], eager: list[str]) -> None:

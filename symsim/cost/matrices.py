@@ -22,8 +22,8 @@ from symsim.placement.mesh import local_size
 @dataclass(frozen=True)
 class Weight:
     """A parameter of a rank, `times` on the stage: elements in all, and as `count` matrices of rows and columns (rows ONE: a vector). split:
-    whether tensor parallelism cuts its rows or its columns. vocabulary: a table (of positions, too) or the output layer. looked_up: rows of it are read, and
-    nothing is multiplied by it (torch.nn.Embedding)."""
+    whether tensor parallelism cuts its rows or its columns. vocabulary: a table (of positions, too) or the output layer. looked_up: rows of it are
+    read, and nothing is multiplied by it (torch.nn.Embedding)."""
 
     elements: Expr
     times: Expr

@@ -149,7 +149,9 @@ def _interval(book: Derivation, given: Mapping[str, Any]) -> Expr:
 def _failures(book: Derivation, stretch: Expr) -> None:
     """What a failure costs, and the share of the time that counts. stretch: what is trained between two checkpoints, of a shorter run all of it."""
     blocked, write, between, kept = (of_run(name).expr for name in ("blocked", "write", "between", "interval"))
-    apart = _define(book, "stretch", stretch, "training that a failure may undo: between two checkpoints, of a shorter run all of it", r"\tau_f", SECOND)
+    apart = _define(
+        book, "stretch", stretch, "training that a failure may undo: between two checkpoints, of a shorter run all of it", r"\tau_f", SECOND
+    )
     read = _define(book, "load", write, "reading a checkpoint back", r"t_{\mathrm{load}}", SECOND)
     lost = symbol("t_restart") + read + (apart + blocked) / 2 + symbol("async_save") * write
     _define(book, "lost", lost, "what a failure costs: the restart, and what is done again", r"t_{\mathrm{lost}}", SECOND)

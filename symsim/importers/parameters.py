@@ -157,9 +157,7 @@ def _named(architecture: Architecture, asked: Iterable[tuple[str, Callable[[str]
     return _entries(found, set(every[0])), lost
 
 
-def _found(
-    every: Called, holds: Callable[[str], bool], by_all: bool, counts: Callable[[Parameter], bool] = lambda _: True
-) -> list[Parameter]:
+def _found(every: Called, holds: Callable[[str], bool], by_all: bool, counts: Callable[[Parameter], bool] = lambda _: True) -> list[Parameter]:
     """The parameters that are meant in the first modelling code that has any; none where it takes too long."""
     try:
         for language in every:

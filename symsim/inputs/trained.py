@@ -16,8 +16,8 @@ def depths(model: Architecture, mtp_num_layers: int | None) -> int:
 
 
 def trained(model: Architecture, strategy: Strategy) -> Architecture:
-    """The model with the depths that are trained, or, for another task than the next token, without any, and with a head of its own. Where peft trains
-    a copy of a table that is embedding and output layer in one, beside adapters, the two are apart (utils/other.py ModulesToSaveWrapper)."""
+    """The model with the depths that are trained, or, for another task than the next token, without any, and with a head of its own. Where peft
+    trains a copy of a table that is embedding and output layer in one, beside adapters, the two are apart (utils/other.py ModulesToSaveWrapper)."""
     if strategy.task_type != "causal_lm":
         own = {"mtp_num_layers": 0, "tie_word_embeddings": False, "lm_head_bias": strategy.task_type == "token_cls", "logit_softcap": False}
         return model.model_copy(update=own)

@@ -2,9 +2,9 @@
 
     python tests/draws/adapter_configs.py --count 300 --seed 1
 
-A config names linear modules by their last words, by more of their names, in single layers, or by a pattern; leaves some out; trains biases, norms, the
-embedding or the output layer beside them; or adapts experts' parameters. Trained parameters are compared as integers. Of experts' parameters those
-are left aside that peft makes of modules' names (`adapters.py` says so). Exit code 1 when a count differs. Needs transformers, torch and peft.
+A config names linear modules by their last words, by more of their names, in single layers, or by a pattern; leaves some out; trains biases, norms,
+the embedding or the output layer beside them; or adapts experts' parameters. Trained parameters are compared as integers. Of experts' parameters
+those are left aside that peft makes of modules' names (`adapters.py` says so). Exit code 1 when a count differs. Needs transformers, torch and peft.
 """
 
 from __future__ import annotations

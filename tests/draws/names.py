@@ -26,7 +26,7 @@ from symsim.inputs.strategy import Strategy  # noqa: E402
 
 TYPES = """llama mistral qwen2 qwen3 qwen3_moe qwen3_next qwen3_5_text qwen2_moe gemma2 gemma3_text phi3 glm mixtral deepseek_v3 olmo2 olmo_hybrid
     cohere granite jamba bamba falcon_h1 granitemoe granitemoeshared granitemoehybrid smollm3 kimi_linear minimax lfm2 lfm2_moe llama4_text gpt_oss
-    hunyuan_v1_dense phimoe""".split()
+    hunyuan_v1_dense phimoe starcoder2""".split()
 # norms of some families have the words of other modules in their names: they are left out of these
 PATTERNS = (
     r"\.self_attn\.", r"\.(mlp|feed_forward|block_sparse_moe|shared_mlp)\.", r"\.(linear_attn|mamba|conv)\.", r"layers\.[0-2]\.", r".*norm.*",

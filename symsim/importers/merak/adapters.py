@@ -30,7 +30,8 @@ LORA: dict[str, Silent] = {
         "names of the adapter, or what it begins as",
         _inside(
             """peft_type task_type base_model_name_or_path revision inference_mode init_lora_weights auto_mapping fan_in_fan_out
-            loftq_config eva_config corda_config lora_ga_config kasa_config peft_version runtime_config megatron_config megatron_core qalora_group_size"""
+            loftq_config eva_config corda_config lora_ga_config kasa_config peft_version runtime_config megatron_config megatron_core
+            qalora_group_size"""
         ),
     ),
     **silent("no_cost_effect", "what the modules of layers are called", _inside("layers_pattern")),
