@@ -107,6 +107,7 @@ def undefined(document: Report) -> set[str]:
         cells = [c.latex.split(" = ") for r in table.rows for c in r.cells if isinstance(c, Math)]
         known |= {name for *names, value in cells for name in names if re.fullmatch(r"[\d.]+\\,\\mathrm\{\w+\}|0\\,\\mathrm\{s\}", value)}
     known |= {"X_n", "Q_n", "A_n", "t_n"} if "n" in known else set()
+    known |= {s.latex for table in tables for c in table.columns for s in as_spans(c.heading) if isinstance(s, Math) and s.latex == "c_n"}
     for text in formulas(document):
         known |= {text.split(" = ")[0]} if " = " in text else set()
     for section in document.sections:

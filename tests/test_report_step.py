@@ -24,16 +24,16 @@ from symsim.cost.memory import binding_moment, moments
 from symsim.inputs.models import load_model
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.system import quantities
-from symsim.inputs.systems import load_system
+from symsim.inputs.systems import load_system, override_system
 from symsim.pipeline.orders import order
 from symsim.report import SUFFIXES, gauges, html, plot, render_markdown, timeline_tex, write_report
 from symsim.report.amounts import human, percent, rate, seconds
 from symsim.report.assumed import OF_A_SYSTEM
 from symsim.report.content import report
-from symsim.report.document import Equations, Gauges, Point, Report, Roofline, Table, Timeline, as_spans
+from symsim.report.document import Code, Equations, Gauges, Point, Report, Roofline, Table, Timeline, as_spans
 from symsim.report.ink import LINE, Ink
 from symsim.report.kernels import BOUNDS, block_kernels, bounds, stage_kernels
-from symsim.report.machine import symbol_of
+from symsim.report.machine import symbol_of, title
 from symsim.report.memory import bars
 from symsim.report.pipeline import in_flight
 from symsim.report.pipeline import picture as pipeline_picture
@@ -296,16 +296,34 @@ def test_the_first_page_says_how_long_kernels_wait_for_the_host() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_system_table_holds_every_number(case: str) -> None:
+def test_the_machine_has_every_number_that_the_step_stands_on(case: str) -> None:
+    """The others are named below the table: with half as much of each the step, its cost and its peak are the same."""
     result = made(case)
     assert result.system is not None
-    (table,) = (p for s in document(case).sections if s.heading == "The machine" for p in s.parts[1:2])
+    (chapter,) = (s for s in document(case).sections if s.heading == "The machine")
+    table = chapter.parts[1]
     assert isinstance(table, Table)
-    assert [(r.cells[3], r.cells[4]) for r in table.rows] == [(k.text, k.tag) for _, k in quantities(result.system)]
-    for path, known in quantities(result.system):
-        name = symbol_of(result.system, path)
-        assert not name or float(result.values[name]) == float(known.value)
-        assert name or path[-1] in ("memory", "default", "fp8_share", "fp8")
+    groups, found = "", []
+    for row in table.rows:
+        groups = row.cells[0].text if row.role == "group" else groups
+        found += [(f"{groups}.{row.cells[0].text}", row.cells[3], row.cells[4])] if row.role != "group" else []
+    others = [s.text for p in chapter.parts[2:] for s in p.spans if isinstance(s, Code)]
+    every = {title(result.system, path): (path, known) for path, known in quantities(result.system)}
+    assert found == [(name, known.text, known.tag) for name, (_, known) in every.items() if name not in others]
+    assert set(others) < set(every) and len(found) > 20
+    for path, known in every.values():
+        symbol = symbol_of(result.system, path)
+        assert not symbol or float(result.values[symbol]) == float(known.value)
+        assert symbol or path[-1] in ("memory", "default", "fp8_share", "fp8")
+    for name in others:
+        _, known = every[name]
+        number, _, unit = known.text.partition(" ")
+        other = override_system(result.system, {tuple(name.split(".")): f"{float(number) / 2} {unit}".strip()})
+        moved = derive(result.model, result.strategy, system=other)
+        assert [moved.value(q) for q in _HEADLINES] == [result.value(q) for q in _HEADLINES], name
+
+
+_HEADLINES = ("time.step", "memory.peak", "cost_per_trillion_tokens", "energy_per_trillion_tokens")
 
 
 def test_closed_forms_are_those_of_the_kernels() -> None:

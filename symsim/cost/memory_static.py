@@ -9,7 +9,7 @@ from typing import NamedTuple
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, maximum, minimum, product, symbol
 from symsim.algebra.key import layers, of_stage
 from symsim.algebra.kinds import DEPTH, EMBEDDING
-from symsim.algebra.quantity import ELEMENT, Quantity
+from symsim.algebra.quantity import BYTE, ELEMENT, Quantity
 from symsim.cost.compiled_update import of_compiled_update
 from symsim.cost.count import counted_parameters
 from symsim.cost.exchange_buffers import exchange_buffers
@@ -290,7 +290,10 @@ def optimizer_temporaries(rank: Rank) -> Expr:
         meaning = "temporaries of a parameter that is updated, and one of the parameter before it, whose name is still bound"
         found = found + each * _define_elements(rank, "looped", _looped(rank, looped), meaning)
     if row.orthogonal:
-        found = found + orthogonal_temporaries(rank.lowered, width)
+        meaning = "stage i: bytes while the worst matrix of the update is made orthogonal"
+        key, latex = of_stage("W", "update"), r"W^{(i)}_{\mathrm{update}}"
+        worst = Quantity(orthogonal_temporaries(rank.lowered, width), BYTE)
+        found = found + rank.book.define(key, worst, meaning, unit=BYTE, latex=latex).expr
     return found * (1 - away)
 
 

@@ -37,28 +37,51 @@ class Product:
         return 2 * self.m * self.n * self.k * self.times
 
 
-def update_products(lowered: Lowered) -> list[Product]:
-    """All products of a step's update on one rank of stage i."""
+@dataclass(frozen=True)
+class Round:
+    """What an update multiplies for a matrix of these sides, the shorter first: (m, n, k) of each product; `times` a step on one rank of stage i."""
+
+    sides: tuple[Expr, Expr]
+    products: tuple[tuple[Expr, Expr, Expr], ...]
+    times: Expr
+
+
+def update_rounds(lowered: Lowered) -> list[Round]:
+    """All that a step's update multiplies on one rank of stage i; matrices alike together, without the share that the host updates."""
     strategy = lowered.profile.strategy
     row = OPTIMIZERS[strategy.optimizer]
-    if not (row.orthogonal or row.projected):
-        return []
-    made: list[Product] = []
-    for weight in weights_of(lowered):
+    here = 1 - Fraction(str(strategy.optimizer_offload_fraction)) if strategy.optimizer_cpu_offload else Fraction(1)
+    found: dict[tuple[tuple[Expr, Expr], tuple[tuple[Expr, Expr, Expr], ...]], Expr] = {}
+    for weight in weights_of(lowered) if here and (row.orthogonal or row.projected) else ():
         if taken_as_matrix(strategy, weight):
-            often = weight.count * weight.times / _owners(lowered, weight)
-            made += _rounds(lowered, weight, often) if row.orthogonal else _projections(strategy, weight, often)
-    return _together(made)
+            often = here * weight.count * weight.times / _owners(lowered, weight)
+            one = _of_newton_schulz(lowered, weight, often) if row.orthogonal else _of_projection(strategy, weight, often)
+            alike = one.sides, one.products
+            found[alike] = found.get(alike, ZERO) + one.times
+    return [Round(*alike, times) for alike, times in found.items()]
 
 
-def update_seconds(lowered: Lowered) -> Expr:
-    """Seconds of them, in the type that they multiply in; TF32 at half the rate of 16 bits."""
+def update_products(lowered: Lowered) -> list[Product]:
+    """The products of `update_rounds`, equal ones once."""
+    found: dict[tuple[Expr, Expr, Expr], Expr] = {}
+    for one in update_rounds(lowered):
+        for product in one.products:
+            found[product] = found.get(product, ZERO) + one.times
+    return [Product(*shape, times) for shape, times in found.items()]
+
+
+def round_seconds(lowered: Lowered, one: Round) -> Expr:
+    """Seconds of the products of a round, once, in the type that they multiply in; TF32 at half the rate of 16 bits."""
     strategy = lowered.profile.strategy
     half = symbol("Phi_fp16" if strategy.precision == "fp16" else "Phi_bf16")
     how = strategy.muon_fp32_matmul_prec if OPTIMIZERS[strategy.optimizer].orthogonal else "medium"
     peak, width = {"medium": (half, 2), "high": (half / 2, 4), "highest": (symbol("Phi_fp32"), 4)}[how]
-    products = update_products(lowered)
-    return sum((p.times * curves.gemm(p.m, p.n, p.k, kind="forward", width_in=width, width_out=width, peak=peak) for p in products), ZERO)
+    return sum((curves.gemm(m, n, k, kind="forward", width_in=width, width_out=width, peak=peak) for m, n, k in one.products), ZERO)
+
+
+def update_seconds(lowered: Lowered) -> Expr:
+    """Seconds of all of them, a step."""
+    return sum((one.times * round_seconds(lowered, one) for one in update_rounds(lowered)), ZERO)
 
 
 def orthogonal_temporaries(lowered: Lowered, width: int | Fraction) -> Expr:
@@ -82,7 +105,7 @@ def _degree(lowered: Lowered, weight: Weight) -> Expr:
     return lowered.mesh.degree("etp" if weight.expert else "tp") if weight.split else ONE
 
 
-def _rounds(lowered: Lowered, weight: Weight, often: Expr) -> list[Product]:
+def _of_newton_schulz(lowered: Lowered, weight: Weight, often: Expr) -> Round:
     mode, degree = lowered.profile.strategy.muon_tp_mode, _degree(lowered, weight)
     rows, columns = weight.rows, weight.columns
     if mode == "duplicated":
@@ -90,24 +113,15 @@ def _rounds(lowered: Lowered, weight: Weight, often: Expr) -> list[Product]:
     k, n = minimum(rows, columns), maximum(rows, columns)
     if mode == "distributed" and degree != ONE:
         k, n = (columns, rows) if weight.split == "rows" else (rows, columns)
-    times = often * lowered.profile.strategy.muon_num_ns_steps
-    return [Product(k, k, n, times), Product(k, k, k, times), Product(k, n, k, times)]
+    return Round((k, n), ((k, k, n), (k, k, k), (k, n, k)), often * lowered.profile.strategy.muon_num_ns_steps)
 
 
-def _projections(strategy: Strategy, weight: Weight, often: Expr) -> list[Product]:
+def _of_projection(strategy: Strategy, weight: Weight, often: Expr) -> Round:
     """The gradient to few rows, and (GaLore) the update back. The decomposition that makes GaLore's projector, once in some hundred steps, is
     not counted."""
     rank, row = rank_of_projection(strategy, weight), OPTIMIZERS[strategy.optimizer]
     k, n = minimum(weight.rows, weight.columns), maximum(weight.rows, weight.columns)
-    return [Product(rank, n, k, often), *([Product(k, n, rank, often)] if row.projector else [])]
-
-
-def _together(products: list[Product]) -> list[Product]:
-    """Equal products once, as often as they are in all."""
-    found: dict[tuple[Expr, Expr, Expr], Expr] = {}
-    for p in products:
-        found[p.m, p.n, p.k] = found.get((p.m, p.n, p.k), ZERO) + p.times
-    return [Product(*shape, times) for shape, times in found.items()]
+    return Round((k, n), ((rank, n, k), *([(k, n, rank)] if row.projector else [])), often)
 
 
 def orthogonal_messages(lowered: Lowered) -> list[Message]:

@@ -29,7 +29,7 @@ from symsim.cost.headlines import headlines
 from symsim.cost.held import trained_part
 from symsim.cost.host import host_seconds, host_traffic
 from symsim.cost.lengths import longest_rows
-from symsim.cost.orthogonal import orthogonal_messages, update_seconds
+from symsim.cost.orthogonal import orthogonal_messages, update_rounds, update_seconds
 from symsim.cost.reduce import (
     arrivals,
     boundary,
@@ -63,6 +63,8 @@ STAGE_TIMES = {
     **{said: of_stage("t", phase=phase) for said, phase in zip(("forward", "input_gradients", "weight_gradients", "recompute"), PHASES)},
     "tail": of_stage("t", "tail"),
 }
+# what an update multiplies
+UPDATE = of_stage("t", "update")
 
 
 def step_time(book: Derivation, system: System, lowered: Lowered) -> None:
@@ -286,6 +288,9 @@ def define_tail(book: Derivation, network: Network, lowered: Lowered) -> None:
         return book.define(key, quantity, meaning, unit=SECOND, latex=latex, assumptions=assumptions)
 
     _buckets(book, lowered)
+    if update_rounds(lowered):
+        products = Quantity(update_seconds(lowered), SECOND)
+        define(UPDATE, products, "stage i: products of matrices in the update", r"t_{\mathrm{products}}^{(i)}")
     exposed = []
     for c, overlap, beside, what in (
         (grads, strategy.overlap_grad_reduce, sum((of_stage("t", phase=p).expr for p in PHASES[1:]), ZERO), "grad"),
@@ -378,7 +383,7 @@ def _optimizer(lowered: Lowered, alone: bool = False) -> Quantity:
         if expert and lowered.profile.model.moe is None:
             continue
         seconds = seconds + Quantity(sum((curves.memory_bound(p, kind="elementwise") for p in passes if p), ZERO), SECOND)
-    return seconds + Quantity(update_seconds(lowered) * here, SECOND)
+    return seconds + Quantity(UPDATE.expr if update_rounds(lowered) else ZERO, SECOND)
 
 
 def exposed_of_stage(book: Derivation) -> list[Key]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from symsim.evaluation.alternative import alternative
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.assumptions import ASSUMPTIONS, Remembered
-from symsim.inputs.effects import Effect, said_in_brief, stored
+from symsim.inputs.effects import QUANTITIES, Effect, said_in_brief, stored
 from symsim.inputs.models import load_model
 from symsim.report.document import Code, Column, Emphasis, Paragraph, Row, Section, Spans, Table, joined, spans
 from symsim.report.ink import Ink
@@ -50,7 +50,8 @@ def section(result: Evaluation, ink: Ink, short: bool = False) -> Section:
     if short:
         alternatives, most = _of_most(result, {n: alternatives[n] for n in shown if own or n in named}, own)
         shown = [n for n in shown if n in changed or n in most]
-    over = "of this step, and of its peak" if own else f"over the default's number, the least and the most of {', '.join(effects.cases)} on "
+    number = "number" if result.system is None else "step and peak (MFU where the step stays, else FLOPs, bytes kept and messages)"
+    over = "of this step, and of its peak" if own else f"over the default's {number}, the least and the most of {', '.join(effects.cases)} on "
     over += "" if own else f"{effects.system}, each under one strategy (docs/assumptions.md)"
     said = spans(
         "What follows neither from the einsums nor from the placement is assumed. ",
@@ -83,9 +84,17 @@ def _row(result: Evaluation, ink: Ink, name: str, alternatives: list[Effect], sh
     if short:
         moved = _together([said_in_brief(e, _MOVED) for e in alternatives if _size(e)])
         return Row((Code(name), Code(_chosen(result, name)), known.meaning, moved.replace(" -", " \u2212")))
-    moved = "; ".join(said_in_brief(e) for e in alternatives if e.moves or e.refused).replace(" -", " \u2212")
+    quantities = _shown if result.system is not None else lambda e: QUANTITIES
+    moved = "; ".join(said_in_brief(e, quantities(e)) for e in alternatives if e.moves or e.refused).replace(" -", " \u2212")
     said = spans(known.meaning, ". ", Emphasis("Alternatives:"), f" {moved or 'move none of the three'}")
     return Row((Code(name), Code(_chosen(result, name)), said, ink.sources.cited(known.source) if known.source else ""))
+
+
+def _shown(effect: Effect) -> Sequence[str]:
+    """Step and peak, by what these do not say MFU, and of an alternative that moves none of them all that it moves."""
+    moved = [q for q in QUANTITIES if any(q in m for m in effect.moves.values())]
+    first = [q for q in moved if q in _MOVED] + ["mfu"] * ("mfu" in moved and "step" not in moved)
+    return first or moved
 
 
 def _together(said: Iterable[str]) -> str:

@@ -79,7 +79,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """role: plain; inner (an operation of the group above it); group (a heading over the rows below); message (a row about communication); total.
+    """role: plain; inner (an operation of the group above it); group (a heading over the rows below); message (a row about communication); total;
+    wide (its second cell spans all columns behind it).
     anchor: of a row that is referred to."""
 
     cells: tuple[Cell, ...]
@@ -89,7 +90,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """key: by which it is referred to; number: from 1, given by `numbered`."""
+    """key: by which it is referred to; number: from 1, given by `numbered`. beside: a PDF has two rows on a line where they have room."""
 
     caption: Spans
     columns: tuple[Column, ...]
@@ -97,6 +98,7 @@ class Table:
     kind: str = "table"
     key: str = ""
     number: int = 0
+    beside: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from symsim.algebra.expr import ONE, ZERO, Call, Expr, Number, expr, symbol
 from symsim.algebra.quantity import BYTE, ELEMENT, NONE, SECOND, Unit
 from symsim.algebra.reading import LONGEST
-from symsim.algebra.typeset import bracket_size, is_sum, latex, lines, names_of, symbol_latex, width, word
+from symsim.algebra.typeset import bracket_size, entry, is_sum, latex, lines, names_of, symbol_latex, width, word
 from symsim.evaluation.numbers import Evaluation
 from symsim.ir.block import Block
 from symsim.placement.mesh import Mesh, divisor
@@ -123,6 +123,10 @@ class Ink:
             shorter, before = self.kinds.compared(self.kinds.summed(shorter)), shorter
             self.indices |= {"k": "kind of a layer; without a range a sum or a maximum over it goes over all"} if shorter != before else {}
             first = self.equation(name, shorter, value, unit, beside=beside)
+        if first.length > LONGEST:
+            shorter, more = self._over_kinds_apart(name, shorter)
+            apart += more
+            first = self.equation(name, shorter, value, unit, beside=beside)
         first, shorter, more = self._named_inside(self._calls, first, name, shorter, value, unit, beside)
         apart += more
         if first.length > LONGEST:
@@ -132,9 +136,9 @@ class Ink:
             first, shorter, more = self._named_inside(_sums, first, name, shorter, value, unit, beside)
             apart += more
         while first.length > LONGEST and len(shorter.terms) > 2:
-            part, argument = self.parts.rest(name, shorter)
+            part, argument, new = self.parts.rest(name, shorter)
             shorter = shorter + symbol(part) - argument
-            apart += [(part, argument)]
+            apart += [(part, argument)] if new else []
             first = self.equation(name, shorter, value, unit, beside=beside)
         made = [self._fitted(first, shorter, _ending(shorter, value, unit), beside)]
         for inner, argument in apart:
@@ -143,10 +147,27 @@ class Ink:
             made += self.spelled(inner, argument, worth, own, beside, known)
         return made
 
+    def _over_kinds_apart(self, name: str, expression: Expr) -> tuple[Expr, list[tuple[str, Expr]]]:
+        """The expression with a name for each sum or maximum over kinds of layers that a lone maximum compares; those that are new."""
+        found = [symbol(n) for n in sorted(expression.symbols() & self.kinds.stands.keys())]
+        if len(expression.terms) != 1 or not found:
+            return expression, []
+        named = {over: self.parts.argument(name, over) for over in found}
+        short = expression.substitute({str(over): symbol(part) for over, (part, _) in named.items()})
+        return short, [(part, over) for over, (part, new) in named.items() if new]
+
     def _unit(self, argument: Expr, unit: Unit | None) -> Unit | None:
         """That of the definitions which a part adds up, where all are alike; else of what it is a part of."""
         found = {self.parts.book[name].unit for name in argument.symbols() & self.parts.book.keys()} - {NONE}
-        return found.pop() if len(found) == 1 and found <= {BYTE, ELEMENT, SECOND} else unit
+        if len(found) == 1 and found <= {BYTE, ELEMENT, SECOND}:
+            return found.pop()
+        return NONE if unit == SECOND and not any(self._takes_time(name) for name in argument.symbols()) else unit
+
+    def _takes_time(self, name: str) -> bool:
+        """Whether seconds are in the unit of a symbol: of seconds, or of a rate."""
+        definition = self.parts.book.get(name)
+        unit = str(definition.unit) if definition is not None else entry(name).unit if name not in self.own else ""
+        return unit in ("s", str(SECOND)) or "/s" in unit or name in self.own
 
     def _named_inside(
         self,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 
 from symsim.algebra.typeset import entry
+from symsim.evaluation.numbers import Evaluation
+from symsim.frameworks.narrow import recipe_of
 from symsim.inputs.curves import SYMBOLS as COEFFICIENTS
 from symsim.inputs.known import Known
 from symsim.inputs.reading import KeyPath
 from symsim.inputs.system import System, quantities
 from symsim.ir.block import NARROW
 from symsim.ir.messages import DISPATCHERS
-from symsim.report.document import Code, Column, Paragraph, Row, Section, Table, spans
+from symsim.report.document import Code, Column, Paragraph, Row, Section, Table, joined, spans
 from symsim.report.ink import Ink
 from symsim.report.step import Step, tags
 
@@ -68,25 +71,53 @@ def joins(system: System, tier: int) -> str:
 
 
 def title(system: System, path: KeyPath) -> str:
-    """'network.nvlink.latency': a tier goes by its name."""
-    return ".".join(system.network[int(p)].name if n == 1 and path[0] == "network" else str(p) for n, p in enumerate(path))
+    """'network.nvlink.latency'."""
+    return ".".join(_names(system, path))
+
+
+def _names(system: System, path: KeyPath) -> list[str]:
+    """The keys of a number; a tier goes by its name."""
+    return [system.network[int(p)].name if n == 1 and path[0] == "network" else str(p) for n, p in enumerate(path)]
 
 
 def section(step: Step, ink: Ink) -> Section:
-    """Every number of the system file, its meaning, and its sources."""
+    """The numbers of the system file that this step stands on, their meaning and sources; the others by name."""
     system = step.system
+    used, others = _used(step.result)
     counted = ", ".join(f"{n} {tag}" for tag, n in tags(system).items())
     tiers = [f" Tier {n} of its network joins {t.ranks} ranks ({joins(system, n)})." for n, t in enumerate(system.network, 1)]
     said = f"{system.name}: {system.title}. Of its numbers {counted}.{''.join(tiers)}"
-    rows = [_row(system, ink, path, known) for path, known in quantities(system)]
-    named = (Column("number", 15.5), Column("symbol", 6.6, names=True), Column("is", 21.2))
-    columns = (*named, Column("value", 8.4, True), Column("known as", 5.4), Column("by", 2.6))
-    return Section("The machine", (Paragraph(spans(said)), Table(spans(f"Numbers of {system.name}, as its file gives them."), columns, tuple(rows))))
+    rows: list[Row] = []
+    for part, numbers in groupby(used, key=lambda one: str(one[0][0])):
+        rows += [Row((Code(part),), "group"), *(_row(system, ink, path, known) for path, known in numbers)]
+    unused = spans("In the file, too, and of no effect here: ", *joined([spans(Code(title(system, path))) for path in others]), ".")
+    named = (Column("number", 9.5), Column("symbol", 5, names=True), Column("is", 28))
+    columns = (*named, Column("value", 6.6, True), Column("known as", 4.4), Column("by", 1.8))
+    table = Table(spans(f"Numbers of {system.name}, as its file gives them."), columns, tuple(rows))
+    return Section("The machine", (Paragraph(spans(said)), table, *([Paragraph(unused)] if others else [])))
 
 
-def symbols(system: System) -> set[str]:
+def _used(result: Evaluation) -> tuple[list[tuple[KeyPath, Known]], list[KeyPath]]:
+    """Numbers in whose stead a symbol stands in a formula of the step, and those without one; the places of all others."""
+    assert result.system is not None
+    strategy, recipe = result.strategy, recipe_of(result.strategy)
+    multiplied = {f"Phi_{kind}" for kind in (strategy.precision, *([recipe.operand] if recipe is not None else []))}
+    read = multiplied.union(*(d.expr.symbols() for d in result.derivation.definitions.values())) | {""}
+    used, others = [], []
+    for path, known in quantities(result.system):
+        rate = f"Phi_{path[-1]}" if path[:2] == ("accelerator", "peak") else ""
+        narrow = path[-1] == "fp8_share"
+        if rate in read if rate else recipe is not None if narrow else symbol_of(result.system, path) in read:
+            used.append((path, known))
+        else:
+            others.append(path)
+    return used, others
+
+
+def symbols(result: Evaluation) -> set[str]:
     """Those that the table defines."""
-    return {symbol_of(system, path) for path, _ in quantities(system)} - {""}
+    assert result.system is not None
+    return {symbol_of(result.system, path) for path, _ in _used(result)[0]} - {""}
 
 
 def _unnamed(path: KeyPath) -> str:
@@ -106,4 +137,4 @@ def _unnamed(path: KeyPath) -> str:
 def _row(system: System, ink: Ink, path: KeyPath, known: Known) -> Row:
     name, source = symbol_of(system, path), system.sources.get(known.source, known.source)
     means = (ink.symbol(name), entry(name).meaning) if name else ((), _unnamed(path))
-    return Row((Code(title(system, path)), *means, known.text, known.tag, ink.sources.cited(source) if source else ""))
+    return Row((Code(".".join(_names(system, path)[1:])), *means, known.text, known.tag, ink.sources.cited(source) if source else ""))

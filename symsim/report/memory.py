@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from symsim.algebra.expr import Call, Expr, Number
+from symsim.algebra.key import of_stage
 from symsim.algebra.quantity import BYTE, NONE, Unit
 from symsim.algebra.typeset import width
 from symsim.cost.memory import binding_moment, moments
@@ -12,9 +13,10 @@ from symsim.report.amounts import exact, human
 from symsim.report.document import Column, Equations, Gauge, Gauges, Math, Paragraph, Row, Section, Spans, Table, spans
 from symsim.report.ink import Ink
 from symsim.report.step import MEMORY_PARTS, Step
-from symsim.report.totals import left_out, ranges, thinned
+from symsim.report.totals import ranges
 
 _MOST = 24  # bars of a picture
+_ROWS = 8  # stages of a table, before it has the ends of what the picture above it shows
 _LESS = ("constant", "transient", "peak")  # parts whose formulas a short report leaves out
 _DETAILS = ("M_at", "M_fp8", "M_reserve")  # quantities of which it leaves out all but the moment of the peak
 
@@ -37,8 +39,9 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     fullest = binding_moment(step.result.derivation, step.stage(step.fullest)) if short else None
     left = {d.symbol for d in every if d.key.quantity in _DETAILS and d is not fullest or d.key.part in _LESS} if short else set()
     names = [d.symbol for d in every if d.symbol != "M_peak" and d.symbol not in left]
-    absent = not short and not all(step.stage(step.fullest)[d.symbol] for d in moments(step.result.derivation))
-    none = "; a moment that it does not have has none" if absent else ""
+    absent = [d for d in moments(step.result.derivation) if not step.stage(step.fullest)[d.symbol]] if not short else []
+    none = "; a moment that it does not have has none" if any(d.symbol not in step.nothing for d in absent) else ""
+    none += "; one that no stage has is nothing here" if any(d.symbol in step.nothing for d in absent) else ""
     values = Paragraph(spans(f"Values are those{which or ' of the only stage'}{none}.", *_on_the_host(step)))
     moment, digits = _tables(step, ink)
     tables = [moment] if short else [moment, digits]
@@ -59,15 +62,17 @@ def _on_the_host(step: Step) -> Spans:
 
 def _working(step: Step, ink: Ink) -> Section:
     """Of what each block holds at its kernels, the candidate that is the largest at the given sizes."""
-    numbers, equations, candidates = step.result.numbers, [], 0
-    for d in (d for d in step.result.derivation.of("W") if d.expr):
+    numbers, equations, candidates = {**step.result.numbers, **step.stage(step.fullest)}, [], 0
+    happen = set[str]().union(*(d.expr.symbols() for d in moments(step.result.derivation) if d.symbol not in step.nothing))
+    for d in (d for d in step.result.derivation.of("W") if d.expr and d.symbol in happen):
         found = _candidates(d.expr)
         candidates += len(found)
         largest = max(found, key=lambda e: e.evaluate(numbers))
         equations += ink.spelled(d.symbol, largest, numbers[d.symbol], BYTE)
+    of_update = " (that of the update, over its matrices)" if of_stage("W", "update") in step.result.derivation else ""
     said = (
-        "What a rank holds at the worst kernel of a block, what the block has saved by then included. Each is a maximum over the block's kernels, "
-        f"{candidates} candidates together; shown is the one that is the largest at the given sizes."
+        "What a rank holds at the worst kernel of a block, what the block has saved by then included. Each is a maximum over the block's kernels"
+        f"{of_update}, {candidates} candidates together; shown is the one that is the largest at the given sizes."
     )
     return Section("Working memory of blocks", (Paragraph(spans(said)), Equations(tuple(equations))), 2)
 
@@ -114,8 +119,9 @@ def _equations(step: Step, ink: Ink, names: Sequence[str], short: bool) -> Equat
     told = {n: own if own[1] or book[n].key.quantity != "M_at" else (own[0], None, None) for n, own in told.items()}
     if short:
         told = {n: own for n, own in told.items() if book[n].key.quantity == "M_at" or not book[n].key.part or ink.fits(n, *own, beside=widest)}
-    made = [e for n, own in told.items() for e in ink.spelled(n, *own, widest, values)]
-    nothing = [n for n in names if not book[n].expr]
+    never = [n for n in told if book[n].key.quantity == "M_at" and n in step.nothing]
+    made = [e for n, own in told.items() if n not in never for e in ink.spelled(n, *own, widest, values)]
+    nothing = [*never, *(n for n in names if not book[n].expr)]
     return Equations((*made, ink.zeros(nothing)) if nothing else tuple(made))
 
 
@@ -125,8 +131,8 @@ def _tables(step: Step, ink: Ink) -> list[Table]:
     held = sorted((d for d in found if values[d.symbol]), key=lambda d: -values[d.symbol])
     ink.defined.update(dict.fromkeys(d.symbol for d in held))
     when = tuple(Row((d.meaning, ink.symbol(d.symbol), human(-int(-values[d.symbol] // 1), BYTE))) for d in held)
-    every = step.alike_in_memory
-    shown = _alike(step, thinned(every))
+    every = _alike(step, step.alike_in_memory)
+    shown = every if len(every) <= _ROWS else _ends(step, every)
     parts = [p for p in MEMORY_PARTS if any(step.memory(first)[p] for _, first in shown)]
     rows = []
     for members, first in shown:
@@ -134,11 +140,19 @@ def _tables(step: Step, ink: Ink) -> list[Table]:
         rows.append(Row((ranges(members), *cells, exact(step.peak(first)), human(step.peak(first), BYTE))))
     columns = (Column(ink.symbol("i"), 7), *(Column(MEMORY_PARTS[p], 11, True) for p in parts), Column("peak", 11, True), Column("about", 7, True))
     which = f" of stage {step.fullest}" if step.depth > 1 else ""
+    whose = "every stage" if shown is every else "the first stage, the last, the emptiest and the fullest"
     return [
         Table(
             spans(f"Moments of a step, the fullest first: bytes of one rank{which}."),
             (Column("moment", 30), Column("symbol", 10), Column("held", 9, True)),
             when,
         ),
-        Table(spans(f"Bytes of one rank of every stage at its peak.{left_out(every)}"), columns, tuple(rows)),
+        Table(spans(f"Bytes of one rank of {whose} at its peak."), columns, tuple(rows)),
     ]
+
+
+def _ends(step: Step, stages: Sequence[tuple[list[int], int]]) -> list[tuple[list[int], int]]:
+    """Of many the first, the last, that with the least and that with the most, in the order of stages."""
+    by_peak = sorted(stages, key=lambda one: step.peak(one[1]))
+    chosen = (stages[0], stages[-1], by_peak[0], by_peak[-1])
+    return [one for one in stages if one in chosen]

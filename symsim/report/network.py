@@ -5,7 +5,7 @@ from __future__ import annotations
 from symsim.algebra.key import of_block
 from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import SECOND, Definition
-from symsim.ir.collectives import carried_by
+from symsim.ir.collectives import COLLECTIVES, carried_by
 from symsim.report.amounts import human, rate, seconds
 from symsim.report.document import Code, Column, Equations, Math, Paragraph, Row, Section, Spans, Table, joined, spans
 from symsim.report.ink import Ink, in_units
@@ -63,24 +63,40 @@ def _first_of_each(network: list[Definition]) -> list[Definition]:
 
 
 def _network(step: Step, ink: Ink, network: list[Definition]) -> Table:
-    """Values of all of them: seconds a byte (and the bandwidth that is), and latencies."""
+    """A row for every collective of a group, with its seconds a byte and the bandwidth that is; on the first of them the latencies of the group."""
     rows = []
-    for d in network:
-        if d.key.quantity == "mu":
-            continue
-        value = float(step.result.numbers[d.symbol])
-        ink.defined[d.symbol] = None
-        rows.append(
-            Row(
-                (
-                    Math(f"{ink.names[d.symbol]} = {in_units(human(value, d.unit))}"),
-                    d.meaning,
-                    rate(1 / value, "B/s") if d.unit != SECOND and value else "",
-                )
-            )
-        )
-    columns = (Column("value", 18), Column("meaning", 26), Column("bandwidth", 9, True))
-    return Table(spans("Seconds a byte, and latencies, of every group and collective."), columns, tuple(rows))
+    for axis in dict.fromkeys(d.key.axis for d in network):
+        valued = {d: _number(step, ink, d) for d in network if d.key.axis == axis and d.key.quantity != "mu"}
+        late = {d.key.quantity: cell for d, cell in valued.items() if d.unit == SECOND}
+        ways: list[Definition | None] = [d for d in valued if d.unit != SECOND]
+        for n, d in enumerate(ways or [None]):
+            value = float(step.result.numbers[d.symbol]) if d is not None else 0.0
+            said = (_said(d), valued[d], rate(1 / value, "B/s") if value else "") if d is not None else ("", "", "")
+            first = (Code(axis), late.get("alpha", late.get("hop", "")), late.get("delta", "")) if n == 0 else ("", "", "")
+            rows.append(Row((first[0], *said, *first[1:])))
+    columns = (
+        Column("over", 6),
+        Column("collective", 9),
+        Column("seconds a byte", 15),
+        Column("bandwidth", 8, True),
+        Column("latency of a ring", 9.6),
+        Column("of a tree", 9.6),
+    )
+    caption = (
+        "Seconds a byte of every group and collective, and latencies of the group: of a ring hop by hop (of one message to the next rank, where no "
+        "ring runs), of a tree level by level."
+    )
+    return Table(spans(caption), columns, tuple(rows))
+
+
+def _said(definition: Definition) -> str:
+    op = definition.key.operation
+    return COLLECTIVES[op].said if op in COLLECTIVES else op
+
+
+def _number(step: Step, ink: Ink, definition: Definition) -> Math:
+    ink.defined[definition.symbol] = None
+    return Math(f"{ink.names[definition.symbol]} = {in_units(human(float(step.result.numbers[definition.symbol]), definition.unit))}")
 
 
 def _phases(step: Step, name: str, axis: str, again: bool) -> list[Definition]:

@@ -10,6 +10,7 @@ from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import SECOND, Definition
 from symsim.algebra.typeset import entry, width
 from symsim.algebra.vocabulary import SYMBOLS
+from symsim.cost.step_time import UPDATE
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.system import symbol_values
 from symsim.ir.block import MODULES
@@ -58,7 +59,7 @@ def section(result: Evaluation, ink: Ink, short: bool = False) -> Section:
     while more := [s for s in ink.used if s in book and book[s].key.scope == "sizes" and s not in derived]:
         derived |= {s: _derived(result, ink, s) for s in more}
     places = {name: n for n, name in enumerate(SYMBOLS)}
-    elsewhere = machine.symbols(result.system) if result.system is not None and not short else set()
+    elsewhere = machine.symbols(result) if result.system is not None and not short else set()
     plain = sorted((s for s in ink.used if s not in book and s not in elsewhere), key=lambda s: (places.get(s, len(places)), s))
     of_stage = result.stage_values(result.stages[0])
     stage = [s for s in plain if s in of_stage and s not in SYMBOLS]
@@ -83,16 +84,17 @@ def section(result: Evaluation, ink: Ink, short: bool = False) -> Section:
         rows += [Row(("Of one kernel, in words",), "group"), *(Row((ink.symbol(s), ink.own[s], ())) for s in words)]
     said = spans("Symbols, and their values in this report.")
     if short:
-        return Section("Notation", (Table(said, _columns(rows), tuple(rows)),))
+        return Section("Notation", (Table(said, _columns(rows), tuple(rows), beside=True),))
     rows.append(Row(("Quantities",), "group"))
     rows += [Row((Math(letter), meaning, ())) for letter, meaning in _FAMILIES]
     quantities = {d.key.quantity for d in book.values()} if result.system is not None else set()
     rows += [Row((Math(letter), meaning, ())) for quantity, letter, meaning in _TIMED_FAMILIES if quantity in quantities]
     timed: Spans = (", ", Math("t_n")) if result.system is not None else ()
+    timed += (", ", Math("c_n")) if UPDATE in result.derivation else ()
     entries = ("row of a block's table; ", Math("X_n"), ", ", Math("Q_n"), ", ", Math("A_n"), *timed, " are the entries of that row")
     rows.append(Row((Math("n"), entries, ())))
     where: Spans = ("Those of the machine are in section ", Ref("The machine"), ".") if elsewhere else ()
-    return Section("Notation", (_subscripts(ink, book, where), Table(said, _columns(rows), tuple(rows))))
+    return Section("Notation", (_subscripts(ink, book, where), Table(said, _columns(rows), tuple(rows), beside=True)))
 
 
 def _columns(rows: Sequence[Row]) -> tuple[Column, ...]:
@@ -159,7 +161,7 @@ def _defined(result: Evaluation, ink: Ink, name: str) -> Row:
     place = result.slowest if definition.unit == SECOND else result.fullest
     known = {**result.step_numbers, **result.stage_numbers(result.stages[place])}
     key, meaning = definition.key, definition.meaning
-    if key.quantity == "W":
+    if key.quantity == "W" and key.block:
         # not the list of kernels that the maximum goes over
         meaning = f"{in_words(key.block)}: bytes at the worst kernel of {key.phase}"
     return Row((ink.symbol(name), worded(meaning), human(known[name], definition.unit) if name in known else ""))

@@ -47,6 +47,9 @@ class Parts:
         self.meanings: dict[str, str] = {}
         self._arguments: dict[Expr, str] = {}
         self._sums: dict[frozenset[str], str] = {}
+        self._rests: dict[Expr, str] = {}
+        self._rested: Counter[str] = Counter()
+        self._of: dict[str, str] = {}  # what a part is a part of
         self._often: Counter[tuple[str, str]] = Counter()
 
     def argument(self, owner: str, argument: Expr) -> tuple[str, bool]:
@@ -54,7 +57,8 @@ class Parts:
         if argument in self._arguments:
             return self._arguments[argument], False
         kind, axis = self._kind(argument) if owner not in _OWN else (_OWN[owner][0], "")
-        key = self.book[owner].key if owner in self.book else None
+        whole = self._whole(owner)
+        key = self.book[whole].key if whole in self.book else None
         letter = key.quantity[0] if key is not None and key.quantity[1:2] in ("", "_") else "t"
         stage = "^{(i)}" if key is not None and key.scope == "stage" or owner in _OWN else ""
         taken, words = set(self._arguments.values()), [kind]
@@ -63,11 +67,13 @@ class Parts:
         name = f"{letter}{stage}: {', '.join(words)}"
         below = ",".join(w if w.isdigit() else word(w) for w in words)
         self._arguments[argument] = self.local(name, f"{letter}{stage}_{{{below}}}")
+        self._of[name] = owner
         self.meanings[name] = _OWN[owner][1] if owner in _OWN else _WORDS.get(kind, "")
         return name, True
 
-    def rest(self, owner: str, expression: Expr) -> tuple[str, Expr]:
-        """A symbol for the longer half of a sum's terms, and these. Terms of the same definition stay together, where they are not all."""
+    def rest(self, owner: str, expression: Expr) -> tuple[str, Expr, bool]:
+        """A symbol for the longer half of a sum's terms, these, and whether it is new. Terms of the same definition stay together, where they are
+        not all."""
         groups: list[Expr] = []
         for monomial, coefficient in expression.terms.items():
             term = Expr({monomial: coefficient})
@@ -77,10 +83,25 @@ class Parts:
             groups = [Expr({monomial: coefficient}) for monomial, coefficient in expression.terms.items()]
         groups.sort(key=lambda group: len(latex(group, self.names)))
         behind = sum(groups[(len(groups) + 1) // 2 :], Expr({}))
-        definition = self.book.get(owner)
-        left = definition.latex if definition is not None and definition.latex else self.names.get(owner, word(owner))
-        name = f"{owner}: rest"
-        return self.local(name, _below(left, word("rest"))), behind
+        if behind in self._rests:
+            return self._rests[behind], behind, False
+        whole = owner
+        while whole in self._rests.values():
+            whole = self._of[whole]
+        count = self._rested[whole]
+        self._rested[whole] += 1
+        definition = self.book.get(whole)
+        left = definition.latex if definition is not None and definition.latex else self.names.get(whole, word(whole))
+        name = f"{whole}: rest{f' {count + 1}' if count else ''}"
+        self._rests[behind] = self.local(name, _below(left, word("rest") + (f",{count + 1}" if count else "")))
+        self._of[name] = owner
+        return name, behind, True
+
+    def _whole(self, owner: str) -> str:
+        """The definition that something is a part of, a part of a part, too."""
+        while owner in self._of:
+            owner = self._of[owner]
+        return owner
 
     def _kind(self, argument: Expr) -> tuple[str, str]:
         found: dict[str, str] = {}

@@ -98,9 +98,10 @@ def strategy(result: Evaluation, ink: Ink) -> Spans:
 
 
 def options(result: Evaluation) -> list[Table]:
-    rows = tuple(Row((Code(name), Code(value), meaning)) for name, value, meaning in changed_options(result.strategy))
+    """What options are that are neither degrees nor sizes, which the first page says."""
+    rows = tuple(Row((Code(name), Code(value), meaning)) for name, value, meaning in changed_options(result.strategy) if name not in _SAID)
     columns = (Column("option", 14), Column("value", 8), Column("meaning", 34))
-    return [Table(spans("The strategy's options that are not at their defaults."), columns, rows)] if rows else []
+    return [Table(spans("Options of the strategy that are not at their defaults, beside degrees and sizes."), columns, rows)] if rows else []
 
 
 def placement(result: Evaluation, ink: Ink) -> list[Table]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from symsim.algebra.key import Scope
 from symsim.algebra.quantity import SECOND, Definition
 from symsim.algebra.typeset import width
-from symsim.cost.step_time import STAGE_TIMES
+from symsim.cost.step_time import STAGE_TIMES, UPDATE
+from symsim.report import update
 from symsim.report.amounts import seconds
 from symsim.report.document import Column, Equations, Paragraph, Ref, Row, Section, Table, spans
 from symsim.report.ink import Ink
@@ -27,7 +28,9 @@ def section(step: Step, ink: Ink) -> Section:
     buckets = step.result.derivation.definitions.get("n_bucket")
     equations = ink.spelled("n_bucket", buckets.expr, slowest["n_bucket"], beside=widest) if buckets is not None else []
     for d in defined:
-        if d.symbol not in step.never and d is not own:
+        if d.key == UPDATE:
+            equations.append(update.total(step, ink, slowest[d.symbol]))
+        elif d.symbol not in step.never and d is not own:
             equations += ink.spelled(d.symbol, d.expr, slowest[d.symbol], SECOND, widest, slowest)
     if nothing:
         equations.append(ink.zeros(nothing))
@@ -38,7 +41,8 @@ def section(step: Step, ink: Ink) -> Section:
         f", their kernels and the messages that nothing hides. {values}",
     )
     opening = Equations(tuple(ink.spelled(own.symbol, own.expr, slowest[own.symbol], SECOND)))
-    return Section("A stage", (Paragraph(said), opening, _seconds(step, ink), Equations(tuple(equations))))
+    products = (update.table(step, ink, slowest),) if UPDATE in step.result.derivation else ()
+    return Section("A stage", (Paragraph(said), opening, _seconds(step, ink), Equations(tuple(equations)), *products))
 
 
 def _seconds(step: Step, ink: Ink) -> Table:

@@ -255,7 +255,7 @@ def _stages(result: Evaluation, ink: Ink, totals: Totals, level: int, short: boo
     parts: list[Part] = [Paragraph(said)]
     for names in (opening, [] if short else [n for n in (*held, *summed) if n not in opening]):
         parts += [Equations(tuple(e for n in names for e in (ink.counted(n) if n in held else ink.spelled(n, book[n].expr))))] if names else []
-    parts += [_stage_table(result, ink, totals), *([] if short else [_exact_stages(ink, totals)])]
+    parts.append(_stage_table(result, ink, totals))
     return Section("A stage" if opening else "What a stage holds", tuple(parts), level)
 
 
@@ -273,13 +273,6 @@ def _stage_table(result: Evaluation, ink: Ink, totals: Totals) -> Table:
         *(Column(ink.symbol(n), _WIDTHS[book[n].unit], True) for n in shown),
     )
     return Table(spans("What stages hold, and one rank of each, one micro-batch."), columns, tuple(rows))
-
-
-def _exact_stages(ink: Ink, totals: Totals) -> Table:
-    shown = {"P_stage": "", "X_stage": ", FLOP", "Y_stage": ", FLOP", "A_stage": ", bytes"}
-    rows = [Row((ranges(members), *(exact(whole(totals.stage_numbers(first)[n])) for n in shown))) for members, first in totals.alike]
-    columns = (Column(ink.symbol("i"), 9), *(Column((Math(ink.names[n]), of), 14, True) for n, of in shown.items()))
-    return Table(spans("The same, every digit."), columns, tuple(rows))
 
 
 def _messages(result: Evaluation, ink: Ink, totals: Totals) -> Section:

@@ -10,6 +10,7 @@ from symsim.algebra.typeset import width
 from symsim.errors import InputError
 from symsim.report import gauges, picture, plot
 from symsim.report.amounts import unbroken
+from symsim.report.beside import two_on_a_line
 from symsim.report.document import (
     Cell,
     Code,
@@ -45,7 +46,7 @@ _INSIDE = "<style>.in { fill: #fff; font-size: 12px; }</style>"
 
 def render(report: Report) -> str:
     """A whole document: fonts are the compiler's own, pictures stand in the text."""
-    tools = {"quoted": quoted, "inline": inline, "aligned": aligned, "columns": columns, "drawing": drawing, "wide": wide, "sunk": sunk}
+    tools = {"quoted": quoted, "inline": inline, "aligned": aligned, "columns": columns, "drawing": drawing, "wide": wide, "sunk": sunk, "laid": laid}
     return template("report.typ.j2", **tools).render(report=report) + "\n"
 
 
@@ -116,6 +117,10 @@ def _placed(equation: Equation, column: int, place: int, beside: int) -> str:
 def sunk(table: Table) -> bool:
     """Whether words stand below the line in a table's last row, where the rule is."""
     return bool(table.rows) and any(isinstance(s, Math) and r"_{\mathrm" in s.latex for cell in table.rows[-1].cells for s in as_spans(cell))
+
+
+def laid(table: Table) -> Table:
+    return two_on_a_line(table, _LINE) if table.beside else table
 
 
 def columns(table: Table) -> str:

@@ -8,11 +8,12 @@ from functools import cache, lru_cache
 
 from symsim.algebra.typeset import pieces, width
 from symsim.report.amounts import unbroken as kept
-from symsim.report.document import Cell, Code, Fold, Math, Printed, Table, as_spans
+from symsim.report.document import Cell, Code, Fold, Math, Printed, Row, Table, as_spans
 
 BETWEEN = 0.6  # em from one column to the next
 _LETTER = 0.475  # em of a letter of an identifier
 _SPACE = 0.33
+_HYPHEN = 0.34
 _LONG_WORD = 16  # letters, of a word that is broken where an identifier is
 _BREAKS = re.compile(r"(?<=[._/=,+*])|(?<=[a-z])(?=[A-Z])")
 _SLACK = 0.2
@@ -44,9 +45,20 @@ def widths(table: Table, line: float) -> Widths:
 
 def _by_column(table: Table) -> list[list[Cell]]:
     """The cells of each column, the heading first; where a row spans columns, none."""
-    empty = [""] * (len(table.columns) - 2)
-    rows = [(*row.cells[:2], *empty) if row.role == "message" else row.cells for row in table.rows if row.role != "group"]
+    empty: list[Cell] = [""] * (len(table.columns) - 2)
+    rows = [_cells(row, empty) for row in table.rows if row.role != "group"]
     return [[column.heading, *(cells[k] for cells in rows)] for k, column in enumerate(table.columns)]
+
+
+def _cells(row: Row, empty: list[Cell]) -> Sequence[Cell]:
+    if row.role == "message":
+        return (*row.cells[:2], *empty)
+    return ("", "", *empty) if row.role == "wide" else row.cells
+
+
+def breadth(cell: Cell) -> float:
+    """em of a cell on one line."""
+    return sum(wide + space for wide, space in _pieces(cell))
 
 
 def _fewest_lines(found: Widths, least: Sequence[float], room: float, cells: Sequence[Sequence[Sequence[Piece]]]) -> Widths:
@@ -101,7 +113,7 @@ def _pieces(cell: Cell) -> list[Piece]:
 
 def _of_words(text: str) -> Iterator[Piece]:
     for word in re.split(r"(?<=[ \u00ad\u200b-])", text):
-        plain = word.rstrip(" \u00ad\u200b-")
+        plain = word.rstrip(" \u00ad\u200b")
         parts = _BREAKS.split(plain) if len(plain) > _LONG_WORD else [plain]
         for n, part in enumerate(parts):
             yield _word(part), _SPACE if n == len(parts) - 1 and word.endswith(" ") else 0.0
@@ -109,5 +121,5 @@ def _of_words(text: str) -> Iterator[Piece]:
 
 @lru_cache(maxsize=4096)
 def _word(text: str) -> float:
-    """em of an upright word; what is no letter has the room of one."""
-    return width(rf"\mathrm{{{re.sub('[^A-Za-z]', 'n', text)}}}")
+    """em of an upright word; what is no letter has the room of one, but for hyphens."""
+    return width(rf"\mathrm{{{re.sub('[^A-Za-z]', 'n', text.replace('-', ''))}}}") + _HYPHEN * text.count("-")
