@@ -57,6 +57,7 @@ MIXED = Architecture.model_validate(
 )
 WINDOWED = DENSE.model_copy(update={"name": "windowed", "layer_kinds": {"dense": DENSE.layer_kinds["dense"].model_copy(update={"window": 1024})}})
 SINKS = DENSE.model_copy(update={"name": "sinks", "attention": DENSE.attention.model_copy(update={"sinks": True})})
+BOTH = WINDOWED.model_copy(update={"name": "windowed sinks", "attention": SINKS.attention})
 LINEAR = Architecture.model_validate(
     {
         **DENSE.model_dump(),
@@ -113,6 +114,8 @@ RULES: list[tuple[Architecture, dict[str, Any], str, dict[str, Any]]] = [
     (WINDOWED, {"cp": 4, "tp": 4, "cp_comm_type": "a2a"}, "valid: 1, 2, or cp_comm_type=all_gather", {"cp_comm_type": "all_gather"}),
     (WINDOWED, {"cp": 2}, "does not support sliding-window attention (layers 'dense')", {"cp_comm_type": "all_gather"}),
     (SINKS, {"cp": 2, "cp_comm_type": "all_gather"}, "does not support learned softmax offsets", {"cp_comm_type": "a2a"}),
+    # what a window could do with, sinks cannot
+    (BOTH, {"cp": 2}, "does not support learned softmax offsets (attention.sinks); use cp_comm_type=a2a", {"cp_comm_type": "a2a"}),
     (DENSE, {"tp": 8, "sp": True, "seq_length": 4100}, "the next length that fits is 4104", {"seq_length": 4104}),
     (DENSE, {"pp": 64}, "pp=64 is more than the 32 layers of dense", {"pp": 32}),
     (DENSE, {"pp": 16, "vpp": 3}, "pp*vpp=16*3=48 is more than the 32 layers of dense", {"vpp": 2}),

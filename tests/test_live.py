@@ -20,6 +20,7 @@ import pytest
 from test_print import CHROMIUM, FLAGS
 
 import symsim
+from symsim.algebra.quantity import BYTE
 from symsim.api.result import Result
 from symsim.cost.step_time import check_system
 from symsim.errors import InputError
@@ -39,6 +40,7 @@ from symsim.program.scalar import kernel_source
 from symsim.program.together import together
 from symsim.program.unrolled import Unrolled, unroll
 from symsim.report import write_report
+from symsim.report.amounts import human
 from symsim.report.machine import tier_of
 from symsim.report.step import Step
 
@@ -190,6 +192,26 @@ def test_a_page_answers_from_its_address_and_by_its_sliders(tmp_path: Path) -> N
     assert f" on {there.value('world')} ranks: " in found["before"]
     assert found["address"] == address and found["after"] != found["before"]
     assert re.fullmatch(rf"#b=2&B_2=\d+(\.\d+)?&memory={tight}&kept=1", found["then"])
+
+
+_CUT = """<script>
+const labels = [...document.querySelectorAll("#live label")];
+for (const folded of document.querySelectorAll("#live details")) folded.open = true;
+const cut = labels.filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent);
+document.title = JSON.stringify([labels.length, cut, document.documentElement.scrollWidth, document.querySelector("#live-verdict").textContent]);
+</script>"""
+
+
+@needs_browser
+def test_labels_are_whole_and_ties_are_rounded_as_in_the_report(tmp_path: Path) -> None:
+    """On a phone, too; and 13.625 GiB are 13.62, as Python writes it."""
+    write_report(result_of(CASES[1]), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text().replace("</body>", f"{_CUT}</body>")
+    for size in (13.625, 13.375, 40.5):
+        memory = round(size * 2**30)
+        count, cut, width, verdict = json.loads(titled(text, tmp_path, f"#memory={memory}", 380).replace("&amp;", "&"))
+        assert count > 30 and cut == [] and width <= 500
+        assert f" of {human(memory, BYTE)}, " in verdict
 
 
 def test_what_tells_formulas_apart_is_said() -> None:

@@ -219,12 +219,12 @@ def _context_parallel(architecture: Architecture, strategy: Strategy) -> None:
                     f"cp_comm_type={kind} spreads heads over {exchanged} ranks, which does not divide {name}/tp={count}; "
                     f"valid: {divisors(count)}{others}"
                 )
+    if architecture.has_sinks and kind != "a2a":
+        raise InputError(f"cp={cp} with cp_comm_type={kind} does not support learned softmax offsets (attention.sinks); use cp_comm_type=a2a")
     if windowed and kind in ("p2p", "a2a+p2p"):
         raise InputError(
             f"cp={cp} with cp_comm_type={kind} does not support sliding-window attention (layers '{windowed[0]}'); use cp_comm_type=a2a or all_gather"
         )
-    if architecture.has_sinks and kind != "a2a":
-        raise InputError(f"cp={cp} with cp_comm_type={kind} does not support learned softmax offsets (attention.sinks); use cp_comm_type=a2a")
 
 
 def _sequence(architecture: Architecture, strategy: Strategy) -> None:

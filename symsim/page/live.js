@@ -6,7 +6,12 @@ const at = id => document.getElementById("live-" + id);
 const STEPS = 120, REACH = 16;
 
 /* numbers in words */
-const four = x => Number.isFinite(x) ? (x !== 0 && (Math.abs(x) < 1e-3 || Math.abs(x) >= 1e15) ? x.toExponential(3) : Number(x.toPrecision(4)).toLocaleString("en", {maximumSignificantDigits: 4}).replace(/,/g, "\u2009")) : "none";
+// a number that lies between two of four digits goes to the even one, as in the report: JavaScript rounds it up
+const rounded = x => {
+  const half = /^(-?\d\.\d\d[02468])50*e(.*)$/.exec(x.toExponential(60));
+  return half ? Number(`${half[1]}e${half[2]}`) : Number(x.toPrecision(4));
+};
+const four = x => Number.isFinite(x) ? (x !== 0 && (Math.abs(x) < 1e-3 || Math.abs(x) >= 1e15) ? rounded(x).toExponential(3) : rounded(x).toLocaleString("en", {maximumSignificantDigits: 4}).replace(/,/g, "\u2009")) : "none";
 const scaled = (x, base, names, unit) => {
   let k = 0;
   while (k < names.length - 1 && Math.abs(x) >= base ** (k + 1)) k++;
