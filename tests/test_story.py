@@ -25,13 +25,14 @@ from symsim.algebra.vocabulary import ACROSS
 from symsim.api.result import Result
 from symsim.errors import InputError
 from symsim.inputs.systems import load_system
-from symsim.report import choices, front, gauges, html, latex, markdown, picture, resources, typst, write_report
+from symsim.report import choices, front, gauges, html, latex, markdown, picture, resources, shown, typst, write_report
 from symsim.report.amounts import human, plain, signed_percent, unbroken
 from symsim.report.content import report
 from symsim.report.document import Code, Equation, Equations, Figure, Gauges, Math, Paragraph, Picture, Ref, Report, Row, Section, Table, as_spans
 from symsim.report.ink import Ink
 from symsim.report.machine import joins, meaning
 from symsim.report.numbering import numbered
+from symsim.report.shown import most_shown
 from symsim.report.step import Step
 from symsim.report.text_run import duration
 from symsim.report.totals import Totals
@@ -138,6 +139,11 @@ _DEEP = {
     "dualpipe": ("deepseek-v3", "deepseek-v3-2048"),
     "deep": ("deepseek-v3", "tp=8,pp=16,ep=8,sp=true,num_microbatches=64"),
     "interleaved": ("gpt3-175b", "tp=8,sp=true,pp=8,vpp=8,num_microbatches=64"),
+    "V": ("mixtral-8x22b", "tp=4,sp=true,ep=8,etp=1,pp=4,vpp=2,schedule=zbv,dp=8,num_microbatches=32"),
+    "recomputed": (
+        "deepseek-v3.2",
+        "tp=8,sp=true,pp=8,ep=16,etp=4,dp=16,cp=2,vpp=2,num_microbatches=32,recompute=full,mtp_num_layers=1",
+    ),
 }
 
 
@@ -146,6 +152,49 @@ def test_a_deep_pipeline_has_four_pages_too(case: str) -> None:
     document = report(symsim.derive(*_DEEP[case], system="h800-sxm"), short=True)
     assert undefined(document) == set()
     assert len(re.findall(rb"/Type */Page\b", typst.compile_pdf(typst.render(document)))) == 4
+
+
+def test_a_formula_of_many_maxima_has_in_a_short_report_what_decides_here() -> None:
+    """Put together from the report's own symbols, it is the pipeline's time."""
+    result = symsim.derive(*_DEEP["V"], system="h800-sxm")
+    (chapter,) = (s for s in report(result, short=True).sections if s.heading == "The pipeline")
+    (formula,) = (e for p in chapter.parts if isinstance(p, Equations) for e in p.equations if e.key == "t_pipeline")
+    assert r"\max" not in "".join(formula.lines) and "In place of maxima" in str(chapter.parts[0])
+    known = result.step_numbers
+    m, p = result.strategy.microbatches, result.strategy.pp
+    spread = (known["sum_ti"] - known["ti"]) / 2
+    whole = m * (known["tf"] + known["ti"] + known["tw"]) + (5 * p - 7) * known["tc"] + spread
+    assert formula.lines[0].startswith("m(t_f + t_i + t_w) + (5p - 7)\\,t_c + ")
+    assert float(whole) == pytest.approx(float(known["t_pipeline"]), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("model", "strategy", "said"),
+    [
+        ("mixtral-8x7b", "tp=2,sp=true,ep=8,etp=1,pp=4,dp=8,num_microbatches=32", ": nothing runs beside them"),
+        ("deepseek-v3", "deepseek-v3-2048", " of what they take: kernels beside them hide the rest"),
+        ("llama3-8b", "dp=16,zero=3,num_microbatches=2", " of what they take: kernels beside them hide the rest"),
+        ("llama3-8b", "pp=8,num_microbatches=8", "most of what shows: pipeline messages"),
+    ],
+)
+def test_the_first_page_says_which_message_shows_and_why(model: str, strategy: str, said: str) -> None:
+    step = Step(symsim.derive(model, strategy, system="a100-pcie-80" if model == "llama3-8b" else "h800-sxm"))
+    words, *_ = most_shown(step)
+    assert said in words
+    (most,) = (p for p in step.parts if f": {p.of}, " in words)
+    assert most.seconds == max(p.seconds for p in step.parts if "messages" in p.of or "parameters" in p.of)
+
+
+def test_what_shows_of_gradients_is_their_share() -> None:
+    """Backward of the stage with the longest tail hides as much of them as it takes."""
+    placed = "tp=8,sp=true,pp=4,dp=4,num_microbatches=8"
+    alone, beside = (symsim.derive("llama3-70b", placed + more, system="h100-sxm") for more in ("", ",overlap_grad_reduce=true"))
+    assert shown._share(Step(alone), "dp") == 1
+    last = max((beside.stage_numbers(s) for s in beside.stages), key=lambda numbers: numbers["t_tail_stage"])
+    hidden = sum(last[name] for name in ("ti_stage", "tw_stage", "tr_stage"))
+    whole = last["c_grad_stage"] + last["c_param_stage"]
+    assert 0.1 < shown._share(Step(beside), "dp") < 0.9
+    assert shown._share(Step(beside), "dp") == pytest.approx(float(1 - hidden / whole), rel=1e-12)
 
 
 def test_a_short_report_asks_its_own_step_what_an_alternative_moves() -> None:

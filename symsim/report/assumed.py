@@ -62,7 +62,7 @@ def section(result: Evaluation, ink: Ink, short: bool = False) -> Section:
     columns = _BRIEF if short else _COLUMNS
     caption = "Assumptions whose alternatives move most." if short else "Assumptions that a number above rests on."
     others = [n for n in listed if n not in shown]
-    table = Table(spans(caption), columns, tuple(rows))
+    table = Table(spans(caption), columns, tuple(rows), broken=True)
     return Section("Assumptions", (Paragraph(said), *([table] if rows else []), *([Paragraph(_also(result, others, short))] if others else [])))
 
 

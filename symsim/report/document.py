@@ -90,7 +90,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """key: by which it is referred to; number: from 1, given by `numbered`. beside: a PDF has two rows on a line where they have room."""
+    """key: by which it is referred to; number: from 1, given by `numbered`. beside: a PDF has two rows on a line where they have room;
+    broken: pages may break between its rows, however few they are."""
 
     caption: Spans
     columns: tuple[Column, ...]
@@ -99,6 +100,7 @@ class Table:
     key: str = ""
     number: int = 0
     beside: bool = False
+    broken: bool = False
 
 
 @dataclass(frozen=True)

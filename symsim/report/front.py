@@ -34,6 +34,7 @@ from symsim.report.ink import Ink
 from symsim.report.kernels import BOUNDS
 from symsim.report.machine import meaning, symbol_of
 from symsim.report.notation import room_for
+from symsim.report.shown import most_shown
 from symsim.report.step import MEMORY_PARTS, Step
 from symsim.report.text_run import amount, duration
 from symsim.report.totals import Totals
@@ -180,14 +181,14 @@ def binds(step: Step, ink: Ink, totals: Totals) -> Table:
                 ".",
             ),
         ),
-        *_messages(ink, totals),
+        *_messages(step, ink, totals),
         ("the memory", spans(f"{held}; the peak is reached in: {step.moment(step.fullest)}.")),
     ]
     return Table(spans("What binds."), (Column("", 6.2), Column("", 48.4)), tuple(Row(row) for row in rows), key="binds")
 
 
-def _messages(ink: Ink, totals: Totals) -> list[tuple[str, Spans]]:
-    """Those with the most bytes, of a micro-batch and of a step, on the rank that has most."""
+def _messages(step: Step, ink: Ink, totals: Totals) -> list[tuple[str, Spans]]:
+    """Those that show most, and why; those with the most bytes, of a micro-batch and of a step, on the rank that has most."""
     said: list[Spans] = []
     for wanted, when in (("microbatch", " in {calls:,} calls of a {phase}"), ("step", " a step")):
         of = [m for m in totals.messages[totals.busiest] if m[3] == wanted]
@@ -197,7 +198,8 @@ def _messages(ink: Ink, totals: Totals) -> list[tuple[str, Spans]]:
         over: Span = ink.math(group) if group.symbols() else Code(axis)
         often = when.format(calls=calls, phase=phase)
         said.append(spans(f"{COLLECTIVES[op].said} over ", over, f", {human(max(sent, received), BYTE)}{often}"))
-    return [("its messages", spans("most bytes: ", *joined(said, "; "), "."))] if said else []
+    shown = most_shown(step)
+    return [("its messages", spans(*shown, *[" Most bytes: " if shown else "most bytes: "], *joined(said, "; "), "."))] if said else []
 
 
 def _hidden(step: Step) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from symsim.algebra.expr import Call, Expr, Number
 from symsim.algebra.key import of_stage
@@ -17,6 +18,7 @@ from symsim.report.totals import ranges
 
 _MOST = 24  # bars of a picture
 _ROWS = 8  # stages of a table, before it has the ends of what the picture above it shows
+_FULLEST = 4  # moments of a short report
 _LESS = ("constant", "transient", "peak")  # parts whose formulas a short report leaves out
 _DETAILS = ("M_at", "M_fp8", "M_reserve")  # quantities of which it leaves out all but the moment of the peak
 
@@ -44,8 +46,15 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     none += "; one that no stage has is nothing here" if any(d.symbol in step.nothing for d in absent) else ""
     values = Paragraph(spans(f"Values are those{which or ' of the only stage'}{none}.", *_on_the_host(step)))
     moment, digits = _tables(step, ink)
-    tables = [moment] if short else [moment, digits]
+    tables = [_fullest(moment)] if short else [moment, digits]
     return Section("Memory", (Paragraph(spans(said)), opening, bars(step), *tables, values, _equations(step, ink, names, short)))
+
+
+def _fullest(moments_of: Table) -> Table:
+    """Of the table of moments the first rows."""
+    left = len(moments_of.rows) - _FULLEST
+    said = f" The {_FULLEST} fullest of {len(moments_of.rows)}." if left > 0 else ""
+    return replace(moments_of, caption=spans(*moments_of.caption, said), rows=moments_of.rows[:_FULLEST])
 
 
 def _stays_free(step: Step) -> str:

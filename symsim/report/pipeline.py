@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from symsim.algebra.expr import Expr
+from symsim.algebra.expr import ZERO, Call, Expr, Number, expr
 from symsim.algebra.quantity import SECOND
 from symsim.pipeline.schedules import schedule_of, schedule_sizes
 from symsim.report.amounts import exact, percent, seconds
@@ -15,6 +15,7 @@ from symsim.report.timing import PIPELINE
 from symsim.report.totals import contents, left_out, ranges, thinned
 
 _DRAWN = 4000  # operations of a picture, at most
+_LINES = 8  # equations of a formula in a short report, before it has those alone that decide here
 _EVEN = 5  # stages from which even numbers are a sentence
 _MOST_STAGES = 256  # of a pipeline whose order is replayed for a picture
 
@@ -25,7 +26,8 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     schedule = schedule_of(result.strategy)
     shown = [n for n in PIPELINE if n in result.derivation.definitions and not (short and n == "exposed_pp")]
     decided = {n: step.decided(step.result.derivation.definitions[n].expr) for n in shown}
-    opening, *rest = (_equations(step, ink, name, decided[name][0], short) for name in shown)
+    (opening, chosen), *others = (_equations(step, ink, name, decided[name][0], short) for name in shown)
+    rest = [equations for equations, _ in others]
     after = Equations(tuple(e for equations in rest for e in equations))
     if result.strategy.pp == 1:
         said = "One stage holds the whole model, so the micro-batches run one after the other and no rank waits for another."
@@ -35,6 +37,7 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     waits = f". The slowest stage waits {seconds(bubble)}, {percent(bubble / step.number('t_step'))} of the step."
     waits += f" That is an estimate, {schedule.estimate}." if schedule.estimate else ""
     in_flight, facts = step.decided(schedule.in_flight)
+    waits += " In place of maxima stands what is the largest here." if chosen or any(one for _, one in others) else ""
     where = _where(ink, dict.fromkeys(f for _, found in (*decided.values(), (in_flight, facts)) for f in found))
     cited = ink.sources.cited(schedule.source)
     parts: list[Part] = [Paragraph(spans(Code(schedule.name), *worded(said), cited, waits, *where)), Equations(tuple(opening))]
@@ -48,10 +51,33 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     return Section("The pipeline", (*parts, picture(step)))
 
 
-def _equations(step: Step, ink: Ink, name: str, expression: Expr, short: bool) -> list[Equation]:
-    return ink.spelled(
-        name, expression.substitute(step.nothing) if short else expression, step.result.step_numbers[name], SECOND, known=step.result.step_numbers
-    )
+def _equations(step: Step, ink: Ink, name: str, expression: Expr, short: bool) -> tuple[list[Equation], bool]:
+    """The formula, and whether it has in place of maxima what decides here: of a short report where it would have many parts."""
+    numbers, chosen = step.result.step_numbers, False
+    if short:
+        expression = expression.substitute(step.nothing)
+        # read by an ink of its own, which leaves no symbols behind
+        chosen = len(Ink(step.result).spelled(name, expression, numbers[name], SECOND, known=numbers)) > _LINES
+        if chosen:
+            expression = _as_here(expression, {**schedule_sizes(step.result.strategy), **numbers})
+    return ink.spelled(name, expression, numbers[name], SECOND, known=numbers), chosen
+
+
+def _as_here(expression: Expr, numbers: Mapping[str, Number]) -> Expr:
+    """With the largest of what each maximum compares in its place, and the least of each minimum's, as they are at these numbers."""
+    total = ZERO
+    for monomial, coefficient in expression.terms.items():
+        term = expr(coefficient)
+        for atom, power in monomial:
+            chosen = Expr({((atom, 1),): 1})
+            if isinstance(atom, Call) and atom.function in _CHOOSE:
+                chosen = _as_here(_CHOOSE[atom.function](atom.arguments, key=lambda one: float(one.evaluate(numbers))), numbers)
+            term = term * chosen**power
+        total = total + term
+    return total
+
+
+_CHOOSE: Mapping[str, Callable[..., Expr]] = {"max": max, "min": min}
 
 
 def _where(ink: Ink, holding: Iterable[tuple[Expr, Expr]]) -> Spans:
