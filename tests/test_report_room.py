@@ -22,6 +22,7 @@ from symsim.report.widths import breadth
 
 _MUON = ("deepseek-v3", "tp=8,sp=true,pp=8,ep=16,etp=4,dp=16,num_microbatches=32,mtp_num_layers=1,optimizer=muon", "h100-sxm")
 _SHARDED = ("deepseek-v3", "tp=4,sp=true,ep=32,etp=1,dp=64,cp=2,zero=3,mtp_num_layers=1,recompute=full", "h200-sxm")
+_KINDS = ("kimi-linear-48b-a3b", "tp=2,sp=true,ep=8,etp=1,dp=8,num_microbatches=4,zero=3,recompute=full", "mi300x")
 _GALORE = ("llama3-8b", "tp=2,sp=true,pp=2,num_microbatches=8,optimizer=galore", "h100-sxm")
 
 
@@ -35,7 +36,7 @@ def equations(document: Report, heading: str) -> list[Equation]:
     return [e for s in document.sections if s.heading == heading for p in s.parts if isinstance(p, Equations) for e in p.equations]
 
 
-@pytest.mark.parametrize("case", [_MUON, _SHARDED, _GALORE], ids=["muon", "sharded", "galore"])
+@pytest.mark.parametrize("case", [_MUON, _SHARDED, _GALORE, _KINDS], ids=["muon", "sharded", "galore", "kinds"])
 def test_every_symbol_is_defined_once_and_no_formula_is_long(case: tuple[str, str, str]) -> None:
     _, document = made(case)
     assert undefined(document) == set()

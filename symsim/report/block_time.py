@@ -60,7 +60,7 @@ def sums(step: Step, ink: Ink, name: str) -> list[Equation]:
             text = rf"\max({text}, {ink.math(host).latex})"
         ink.defined[definition.symbol] = None
         made += [Equation(left, (text + ending,), definition.symbol), *rest]
-    return [*made, ink.zeros(nothing)] if nothing else made
+    return [*made, *ink.zeros(nothing)]
 
 
 def _parts_of(name: str) -> list[Key]:

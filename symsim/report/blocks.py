@@ -308,7 +308,7 @@ class Blocks:
             shared = book[key]
             made.append(self.ink.equation(shared.symbol, shared.expr, self._value(shared.symbol), BYTE))
         if nothing:
-            made.append(self.ink.zeros(nothing))
+            made += self.ink.zeros(nothing)
         return [Equations(tuple(made))]
 
     def _by_module(self, definition: Definition, own: dict[str, Expr], block: str) -> dict[str, Expr]:

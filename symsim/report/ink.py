@@ -256,16 +256,17 @@ class Ink:
         self.used[name] = None
         return Math(f"{symbol_latex(name, self.names)} = {value}")
 
-    def zeros(self, names: Sequence[str]) -> Equation:
-        """Everything that is nothing, in one line, or as many as it needs."""
+    def zeros(self, names: Sequence[str]) -> list[Equation]:
+        """Everything that is nothing, in as many equations of a line as it needs; none of none."""
         self.defined.update(dict.fromkeys(names))
-        first, *rest = (symbol_latex(n, self.names) for n in names)
-        made, room = [""], LINE - _SLACK - width(first) - width("=")
-        for name in rest:
-            if width(made[-1] + name) > room:
-                made.append("")
-            made[-1] += f"{name} = "
-        return Equation(first, (*made[:-1], f"{made[-1]}0"))
+        made: list[list[str]] = []
+        for name in (symbol_latex(n, self.names) for n in names):
+            line = made[-1] if made else []
+            if line and width(" = ".join([*line, name])) <= LINE - _SLACK - width("=") and len(" = ".join([*line, name, "0"])) <= LONGEST:
+                line.append(name)
+            else:
+                made.append([name])
+        return [Equation(first, (" = ".join([*rest, "0"]),)) for first, *rest in made]
 
     def dimension(self, block: Block, name: str) -> str:
         """A dimension as its symbol, its size when that is short (2f), or a name that the notation explains (d_qk)."""

@@ -131,7 +131,7 @@ def _equations(step: Step, ink: Ink, names: Sequence[str], short: bool) -> Equat
     never = [n for n in told if book[n].key.quantity == "M_at" and n in step.nothing]
     made = [e for n, own in told.items() if n not in never for e in ink.spelled(n, *own, widest, values)]
     nothing = [*never, *(n for n in names if not book[n].expr)]
-    return Equations((*made, ink.zeros(nothing)) if nothing else tuple(made))
+    return Equations((*made, *ink.zeros(nothing)))
 
 
 def _tables(step: Step, ink: Ink) -> list[Table]:

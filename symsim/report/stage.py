@@ -33,7 +33,7 @@ def section(step: Step, ink: Ink) -> Section:
         elif d.symbol not in step.never and d is not own:
             equations += ink.spelled(d.symbol, d.expr, slowest[d.symbol], SECOND, widest, slowest)
     if nothing:
-        equations.append(ink.zeros(nothing))
+        equations += ink.zeros(nothing)
     values = f"Values are those of stage {step.slowest}, whose micro-batch takes longest." if step.depth > 1 else "There is one stage."
     said = spans(
         "A micro-batch on a stage is forward, the gradients of inputs and of weights, and what runs again, each the sum over the blocks of the stage",

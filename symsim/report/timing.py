@@ -36,7 +36,7 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     chosen = [n for n in of_step if n != "t_step" and (not short or n in _SHORT)]
     nothing = [n for n in chosen if n in step.never]
     equations = tuple(e for n in chosen if n not in nothing for e in _of(step, ink, n, short))
-    equations += (ink.zeros(nothing),) if nothing and not short else ()
+    equations += tuple(ink.zeros(nothing)) if not short else ()
     return Section("The step", (*parts, _over_stages(step, ink, equations, short), Equations(equations)))
 
 

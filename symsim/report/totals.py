@@ -191,7 +191,7 @@ def _equations(result: Evaluation, ink: Ink, names: Iterable[str]) -> Equations:
     known = [n for n in names if n in book]
     nothing = [n for n in known if number.get(n) == 0]
     made = tuple(e for n in known if n not in nothing for e in ink.spelled(n, book[n].expr, number.get(n), book[n].unit))
-    return Equations((*made, ink.zeros(nothing)) if nothing else made)
+    return Equations((*made, *ink.zeros(nothing)))
 
 
 def _parameters(result: Evaluation, ink: Ink, totals: Totals, short: bool = False) -> Section:
