@@ -111,6 +111,18 @@ def files(kind: str, asked: Asked, place: Path) -> Mapping[str, str]:
     return made
 
 
+def unwritten(kind: str, architecture: Architecture) -> str:
+    """Why no file of a target says a model, in the words of the last of its suffixes; "" where one does."""
+    said = ""
+    for suffix in TARGETS[kind].suffix.split() or [""]:
+        try:
+            files(kind, Asked(untuned(architecture), Strategy(), suffix=suffix), Path(f"job{suffix}"))
+            return ""
+        except InputError as error:
+            said = str(error)
+    return said
+
+
 _OF_KINDS = ("kv_channels", "num_attention_heads", "num_query_groups", "sinks", "rotary_fraction", "keys_as_values", "shared_keys", "norms",
              "activation_sparsity", "beside_experts", "weights", "gated_norms", "indexer")  # fmt: skip
 

@@ -47,6 +47,12 @@ def _experts_with_biases(a: Architecture, s: Strategy) -> None:
         raise InputError(f"Megatron-LM does not split experts whose products have biases, as {a.name} has, over etp={s.expert_tp} ranks; give etp=1")
 
 
+def _context_of_chosen_keys(a: Architecture, s: Strategy) -> None:
+    chosen = a.attention.dsa_indexer_topk is not None and not a.attention.dsa_indexer_block
+    if s.cp > 1 and chosen and s.cp_comm_type != "all_gather":
+        raise InputError(f"Megatron-LM runs attention to chosen keys, as {a.name} has, over context ranks with cp_comm_type=all_gather alone")
+
+
 def _heads_of_keys(a: Architecture, s: Strategy) -> None:
     heads = a.attention.num_attention_heads if a.attention.kind == "mla" else a.query_groups
     if heads % s.tp:
@@ -102,7 +108,7 @@ def _sums_of_fp16(_: Architecture, s: Strategy) -> None:
 
 # by target, with the suffix where versions differ. Each reads only what it decides on, as the rules of a strategy do
 REFUSED: Mapping[str, tuple[Rule, ...]] = {
-    "megatron": (_chunks_of_two_stages, _experts_with_biases),
+    "megatron": (_chunks_of_two_stages, _experts_with_biases, _context_of_chosen_keys),
     "torchtitan": (_heads_of_keys, _enough_microbatches, _tied_head, _whole_sequences, _positions),
     "torchtitan .toml": (_heads_of_keys, _enough_microbatches, _older_stages, _older_context),
     "deepspeed": (_sums_of_fp16,),

@@ -29,12 +29,11 @@ def flavor_of(architecture: Architecture, suffix: str) -> tuple[str, str]:
     else:
         name, flavor = _by_shape(_shape(a))
     if not name:
-        known = "; ".join(f"{name} {', '.join(flavors)}" for name, flavors in FLAVORS.items())
-        raise InputError(f"torchtitan trains models by name and flavor, and {a.name} has the shape of none of them: {known}")
+        raise InputError(f"torchtitan trains models by name and flavor, and {a.name} has the shape of no flavor of {', '.join(sorted(FLAVORS))}")
     there = [ending for ending, has in ((".toml", flavor in _OLDER.get(name, ())), (".py", name in _NEWER)) if has]
     if suffix not in there:
         version = "the last torchtitan with TOML files" if suffix == ".toml" else "torchtitan since 2026-02"
-        instead = f"write a file that ends in {there[0]}" if there else f"it trains {', '.join(sorted({*_OLDER, *_NEWER}))}"
+        instead = f"write a file that ends in {there[0]}" if there else f"it trains {', '.join(_OLDER if suffix == '.toml' else _NEWER)}"
         raise InputError(f"{version} has no {name} {flavor}, as {a.name} is called there: {instead}")
     return name, flavor
 

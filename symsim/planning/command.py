@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from symsim.inputs.settings import text_of
 from symsim.inputs.strategies import read_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.planning.difference import difference, difference_text
-from symsim.planning.knobs import single_changes
 from symsim.planning.plan import Plan, plan, rows_of_job, trained_by
 from symsim.planning.sizing import Need, Size, sized
 from symsim.planning.sizing_text import curve, sizing_text
@@ -99,7 +97,7 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
         _read_beside(why_not)
     if written is not None:
         # what cannot be written is said before it is searched for
-        files_of(written[0], Asked(loaded.architecture, Strategy()), written[1])
+        files_of(written[0], Asked(loaded.architecture, Strategy(), suffix=written[1].suffix), written[1])
     target = f"{written[0]} {written[1].suffix}" if written is not None else ""
     with shown_progress() as progress:
         plans = [_planned(loaded, request, system, world, 1 if sizing else request.top, target, progress) for system in systems for world in sizes]
@@ -113,7 +111,7 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
     elif not found.fits:
         write(plan_text(found))
     else:
-        with apart(partial(single_changes, found.asked, found.best[0].options)) as changes:
+        with apart(lambda: found.changes) as changes:
             text = plan_text(found, changes)
         write(text)
     if written is not None:

@@ -29,13 +29,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class Framework:
-    """title: as people write it. fixed: options that all its runs have. degrees: the axes of parallelism besides data that it has.
+    """target: what `symsim export` writes for it. title: as people write it. fixed: options that all its runs have. degrees: the axes of parallelism besides data that it has.
     derived: options that follow from others. staged: options that a pipeline of several stages has, with one chunk a rank and with several. ends:
-    whether embedding and head count as layers where it is cut (`SPLITS`). assumptions: what it does by itself that others do otherwise. choices:
-    what a plan tries all combinations of. further: NAME=VALUE texts that are tried one
+    whether embedding and head count as layers where it is cut (`SPLITS`). assumptions: what it does by itself that others do otherwise; without: which
+    of these it does not do with which models. choices: what a plan tries all combinations of. further: NAME=VALUE texts that are tried one
     at a time on what was found. refused: what it does not start with, as its exporter says it. known: the values that it has of options of which
     others have more."""
 
+    target: str
     title: str
     fixed: Mapping[str, Any]
     degrees: frozenset[str]
@@ -47,6 +48,10 @@ class Framework:
     further: tuple[str, ...]
     refused: tuple[Rule, ...]
     known: Mapping[str, Row] = field(default_factory=dict)
+    without: Mapping[str, Callable[[Architecture], bool]] = field(default_factory=dict)
+
+    def assumptions_of(self, model: Architecture) -> dict[str, str]:
+        return {name: value for name, value in self.assumptions.items() if name not in self.without or not self.without[name](model)}
 
 
 def _experts(model: Architecture, given: Mapping[str, str]) -> bool:
@@ -70,6 +75,16 @@ def _scores_kept(model: Architecture, given: Mapping[str, str]) -> bool:
     return given["attention_kernel"] in ("math", "eager")
 
 
+def _keys_chosen(model: Architecture) -> bool:
+    """DeepSeek's sparse attention, of Megatron-LM (`--experimental-attention-variant dsa`)."""
+    return model.attention.dsa_indexer_topk is not None and not model.attention.dsa_indexer_block
+
+
+def _chosen_keys(model: Architecture, given: Mapping[str, str]) -> bool:
+    """Over context ranks it runs with keys and values gathered alone (`exporters/refused.py`)."""
+    return _keys_chosen(model)
+
+
 def _windowed(model: Architecture, given: Mapping[str, str]) -> bool:
     """Keys and values of a window do not go around a ring (`lowering/checks.py`)."""
     return not model.has_sinks and any(model.layer_kinds[kind].window is not None for kind in model.kind_names())
@@ -88,6 +103,7 @@ _PRETRAINING = {"task_type": ("causal_lm",), "quantize_base": ("none",)}
 
 FRAMEWORKS: dict[str, Framework] = {
     "megatron": Framework(
+        "megatron",
         "Megatron-LM",
         {"fusion": "te", "zero": 1},
         frozenset({"tp", "pp", "vpp", "cp", "ep", "etp"}),
@@ -109,6 +125,7 @@ FRAMEWORKS: dict[str, Framework] = {
             Choice(("moe_shared_expert_overlap",), ((False,), (True,)), _shared_experts),
             Choice(("cp_comm_type",), (("a2a",), ("all_gather",)), _windowed),
             Choice(("cp_comm_type",), (("a2a",),), _sinks),
+            Choice(("cp_comm_type",), (("all_gather",),), _chosen_keys),
         ),
         (
             "cuda_graph_impl=local",
@@ -124,8 +141,11 @@ FRAMEWORKS: dict[str, Framework] = {
         ),
         rules_of("megatron"),
         {"optimizer": ("adam", "sgd", "sgd_momentum", "lion", "muon"), "optimizer_bits": (32,), **_PRETRAINING},
+        # transformer_config.py: rope fusion is not supported for DSAttention
+        {"apply_rope_fusion": _keys_chosen},
     ),
     "torchtitan": Framework(
+        "torchtitan",
         "torchtitan",
         {"fusion": "compile", "grad_reduce_in_fp32": True},
         frozenset({"tp", "pp", "cp", "ep"}),
@@ -143,6 +163,7 @@ FRAMEWORKS: dict[str, Framework] = {
         {"optimizer": ("adam", "sgd", "sgd_momentum", "muon"), "optimizer_bits": (32,), **_PRETRAINING},
     ),
     "deepspeed": Framework(
+        "deepspeed",
         "DeepSpeed",
         # buckets, and limits of stage 3, are these unless given
         {

@@ -107,12 +107,13 @@ def next_knobs(base: Base, most: int = MOST) -> Next:
     return Next(found.changes, found.evaluated, found.fits, _batch(start, memories))
 
 
-def single_changes(asked: Asked, options: Options) -> Sequence[Change]:
-    """The framework's further options that would shorten the step of a strategy of a plan the most, one at a time."""
+def single_changes(asked: Asked, options: Options, share: float = 1.0, goal: str = "time.step") -> Sequence[Change]:
+    """The framework's further options that would shorten the step of a strategy of a plan the most, one at a time. share: of the memory that may be
+    filled. goal: with memory.peak those that need the least memory."""
     base = asked.evaluated(options)
     assert base.system is not None
     start = Sought(asked.model, base.strategy, base.assumptions, base.overrides, base.system)
-    return _tried(start, _same_batch(base.strategy), _further(asked.framework), Memories(), MOST, asked.refused).changes
+    return _tried(start, _same_batch(base.strategy), _further(asked.framework), Memories(), MOST, asked.refused, share, goal).changes
 
 
 def _same_batch(strategy: Strategy) -> dict[str, Any]:
@@ -153,7 +154,16 @@ def _refuses(rule: Rule, asked: Sought) -> bool:
     return False
 
 
-def _tried(start: Sought, options: Options, changes: Iterable[Options], memories: Memories, most: int, rules: Sequence[Rule]) -> Next:
+def _tried(
+    start: Sought,
+    options: Options,
+    changes: Iterable[Options],
+    memories: Memories,
+    most: int,
+    rules: Sequence[Rule],
+    share: float = 1.0,
+    goal: str = "time.step",
+) -> Next:
     """The start and all changes of it that can run, by rules besides those of a strategy too, evaluated together, and the best of each knob."""
     ran: list[Options] = []
     asked = [start]
@@ -169,17 +179,18 @@ def _tried(start: Sought, options: Options, changes: Iterable[Options], memories
             asked.append(made)
     first, *others = _evaluated(asked, memories)
     assert first is not None
-    fits = _fits(first)
-    best: dict[str, Change] = {}
+    fits, peak = _fits(first, share), float(first.value("memory.peak"))
+    best: dict[str, tuple[float, Change]] = {}
     for change, other in zip(ran, others):
-        if other is None or not _fits(other):
+        if other is None or not _fits(other, share):
             continue
         made_of = _change(change, first, other)
         knob = next(iter(change))
-        better = made_of.after < made_of.before * (1 - _LEAST) or not fits
-        if better and (knob not in best or made_of.after < best[knob].after):
-            best[knob] = made_of
-    return Next(sorted(best.values(), key=lambda c: c.after)[:most], len(ran), fits)
+        before, after = (peak, peak + made_of.memory) if goal == "memory.peak" else (made_of.before, made_of.after)
+        better = after < before * (1 - _LEAST) or not fits
+        if better and (knob not in best or after < best[knob][0]):
+            best[knob] = after, made_of
+    return Next([found for _, found in sorted(best.values(), key=lambda own: own[0])][:most], len(ran), fits)
 
 
 def _evaluated(asked: Sequence[Sought], memories: Memories) -> list[Evaluation | None]:
@@ -196,8 +207,8 @@ def _evaluated(asked: Sequence[Sought], memories: Memories) -> list[Evaluation |
         return found
 
 
-def _fits(at: Evaluation) -> bool:
-    return bool(at.value("memory.peak") + at.value("memory.reserve") <= at.value("memory.capacity"))
+def _fits(at: Evaluation, share: float) -> bool:
+    return bool(at.value("memory.peak") + at.value("memory.reserve") <= at.value("memory.capacity") * share)
 
 
 def _change(change: Options, first: Evaluation, other: Evaluation) -> Change:

@@ -23,6 +23,7 @@ from symsim.evaluation.elasticity import elasticities
 from symsim.evaluation.idle import idle_assumptions
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.quantities import QUANTITIES
+from symsim.exporters.export import unwritten
 from symsim.grid.axes import Axis
 from symsim.grid.collection import no_collection
 from symsim.grid.command import Point
@@ -44,6 +45,7 @@ from symsim.program.base import Base, read_base
 from symsim.report.resources import shares, words
 
 if TYPE_CHECKING:
+    from symsim.planning.knobs import Change
     from symsim.report.figure import Figure
 
 GOALS = {
@@ -148,7 +150,7 @@ class Choice:
 
     def to_json(self) -> dict[str, Any]:
         found = self.numbers
-        kept = ("time", "memory", "tokens_per_second", "mfu", "hfu", "cost_per_trillion_tokens", "energy_per_trillion_tokens")
+        kept = ("time", "memory", "tokens_per_second", "mfu", "hfu", "cost_per_trillion_tokens", "energy_per_trillion_tokens", "above_peak")
         own = {name: found[name] for name in kept if name in found}
         own["memory"] = {name: value for name, value in found["memory"].items() if name != "stages"}
         own["time"] = {name: value for name, value in found["time"].items() if name != "stages"}
@@ -179,6 +181,18 @@ class Plan:
         """Another strategy, on the same ranks with the same batch. InputError where it says others, and where it cannot run."""
         return self.asked.evaluated(options_beside(self.asked, strategy))
 
+    @cached_property
+    def changes(self) -> "Sequence[Change]":
+        """What one further option of the framework would do to the first of the best, each alone, the best first; none where nothing fits."""
+        from symsim.planning.knobs import single_changes
+
+        return single_changes(self.asked, self.best[0].options, self.share, self.goal) if self.fits else ()
+
+    @cached_property
+    def unwritten(self) -> str:
+        """Why `symsim export` writes no file of the framework for the model; "" where it does."""
+        return unwritten(self.asked.framework.target, self.asked.model)
+
     @property
     def furthest(self) -> int:
         """The most ranks on which `smallest` is looked for."""
@@ -192,13 +206,16 @@ class Plan:
         """A strategy as `symsim eval MODEL` takes it: -s, --set and -y."""
         return Point(choice.text, [f"{n}={text_of(v)}" for n, v in self.settings(choice).items()], self.asked.system).text
 
-    def to_json(self) -> dict[str, Any]:
-        """The object of `symsim plan --json`."""
+    def to_json(self, changes: bool = True) -> dict[str, Any]:
+        """The object of `symsim plan --json`. changes: with what one option more would do."""
         return {
             "best": [one.to_json() for one in self.best],
             "settings": self.settings(self.best[0]),
             "fits": self.fits,
+            **({} if self.fits else {"smallest": self.smallest}),
+            **({"unwritten": self.unwritten} if self.unwritten else {}),
             "certificate": self.certificate.to_json(),
+            **({"changes": [one.to_json() for one in self.changes]} if changes else {}),
         }
 
     def __repr__(self) -> str:

@@ -50,7 +50,7 @@ class Size:
         return self.plan.asked.system
 
     def to_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"world": self.world, "system": self.system, **self.plan.to_json()}
+        told: dict[str, Any] = {"world": self.world, "system": self.system, **self.plan.to_json(changes=False)}
         if self.run is not None:
             named = {"days": "days", "tokens": "tokens", "goodput": "goodput", "cost": "cost_usd"}
             told["run"] = {key: self.run[name] for name, key in named.items() if name in self.run}

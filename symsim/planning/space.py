@@ -66,11 +66,11 @@ class Asked:
     @property
     def assumptions(self) -> dict[str, str]:
         """The framework's, where the model comes with no others."""
-        return {**self.framework.assumptions, **self.loaded.assumptions}
+        return {**self.framework.assumptions_of(self.model), **self.loaded.assumptions}
 
     def settings(self, idle: Collection[str]) -> dict[str, Any]:
         """What --set says to `symsim eval` for a strategy of the plan, besides what -s says. idle: assumptions that move nothing of it."""
-        own = {f"assume.{n}": v for n, v in self.framework.assumptions.items() if n not in (*self.loaded.assumptions, *idle)}
+        own = {f"assume.{n}": v for n, v in self.framework.assumptions_of(self.model).items() if n not in (*self.loaded.assumptions, *idle)}
         return {**own, **{n: v for n, v in self.overrides.items() if not settings_of({n: v}).strategy}}
 
     def evaluated(self, options: Mapping[str, Any]) -> Result:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from symsim.algebra.quantity import BYTE
+from symsim.evaluation.above_peak import above_peak
 from symsim.inputs.strategy import Strategy
 from symsim.planning.difference import parts_table
 from symsim.planning.knobs import Change
@@ -26,7 +28,7 @@ _BEYOND = {
     "tokens_per_second": "above {} tokens a second",
     "cost_per_trillion_tokens": "below {} USD a trillion tokens",
     "energy_per_trillion_tokens": "below {} MWh a trillion tokens",
-    "memory.peak": "below {} bytes",
+    "memory.peak": "below {}",
 }
 
 
@@ -37,10 +39,12 @@ def plan_text(plan: Plan, changes: Callable[[], Sequence[Change]] = tuple) -> st
         _of(plan),
         wrapped(_batch(plan)),
         "",
-        choices_table(_best(plan), "", _placed(plan)),
+        choices_table(wrapped(_best(plan)), "", _placed(plan)),
         f"first: {plan.line(first)}",
+        *_unwritten(plan),
         "",
         *_where(first),
+        *(wrapped(f"  {said}", hanging=4) for said in _above_peak(plan)),
         "",
         _certificate(plan),
     ]
@@ -55,7 +59,7 @@ def plan_shown(plan: Plan) -> Shown:
     header, rows = choices_rows("", _placed(plan))
     best = Grid(_best(plan), tuple(header), tuple(map(tuple, rows)))
     proof = Grid("Certificate", ("", ""), tuple((row[0], row[1]) for row in _certificate_rows(plan)))
-    below = (f"first: {plan.line(first)}", _certificate_words(plan), _took(plan))
+    below = (f"first: {plan.line(first)}", *_unwritten(plan), *_above_peak(plan), _certificate_words(plan), _took(plan))
     return Shown(_of(plan), (_batch(plan),), (best, time_grid(Step(first.result)), proof), below)
 
 
@@ -133,6 +137,20 @@ def _where(first: Choice) -> list[str]:
     return lines
 
 
+def _unwritten(plan: Plan) -> list[str]:
+    return [wrapped(f"no file starts it: {plan.unwritten}", hanging=2)] if plan.unwritten else []
+
+
+def _above_peak(plan: Plan) -> list[str]:
+    """Of the first of the best whose utilisation no accelerator has, which convention counts more than is computed."""
+    return [above_peak(one.result) for one in plan.best if max(float(one.known.value(n)) for n in ("mfu", "hfu")) > 1][:1]
+
+
+def _of_memory(plan: Plan) -> bool:
+    """Whether what is best is what needs the least."""
+    return plan.goal == "memory.peak" or not plan.fits
+
+
 def _certificate(plan: Plan) -> str:
     rows = _certificate_rows(plan)
     wide = [max(len(r[c]) for r in rows) for c in range(2)]
@@ -147,7 +165,7 @@ def _certificate_rows(plan: Plan) -> list[list[str]]:
     rows += [[f"refused by {rule}", f"{found.refused[rule]:,}"] for rule in worst[:_MOST_RULES]]
     if len(worst) > _MOST_RULES:
         rows.append([f"refused by {len(worst) - _MOST_RULES} other rules", f"{sum(found.refused[r] for r in worst[_MOST_RULES:]):,}"])
-    rows.append(["excluded, slower at best", f"{found.slower:,}"])
+    rows.append([f"excluded, {'more memory' if _of_memory(plan) else 'slower'} at best", f"{found.slower:,}"])
     rows.append(["excluded, too large at best", f"{found.larger:,}"])
     return [*rows, ["evaluated", f"{found.evaluated:,}"]]
 
@@ -157,8 +175,19 @@ def _certificate_words(plan: Plan) -> str:
     fits = " that fits" if plan.fits else ""
     said = f"No other strategy of this space{fits} is better, under the assumptions of 'symsim eval'."
     if found.bound is not None:
-        said += f" None of those that are slower at best is {_BEYOND[plan.goal if plan.fits else 'memory.peak'].format(f'{found.bound:,.6g}')}."
+        bound = human(math.floor(found.bound), BYTE) if _of_memory(plan) else _digits(found.bound)
+        those = "need more memory" if _of_memory(plan) else "are slower"
+        said += f" None of those that {those} at best is {_BEYOND['memory.peak' if _of_memory(plan) else plan.goal].format(bound)}."
     return said + _lead(plan)
+
+
+def _digits(value: float) -> str:
+    """Six digits, thousands apart by commas.
+
+    >>> _digits(1632504.5), _digits(129.46721)
+    ('1,632,500', '129.467')
+    """
+    return f"{float(f'{value:.6g}'):,.0f}" if value >= 1e5 else f"{value:,.6g}"
 
 
 def _took(plan: Plan) -> str:
@@ -167,7 +196,7 @@ def _took(plan: Plan) -> str:
 
 def _lead(plan: Plan) -> str:
     """How far the next kind is behind, beside how far the formulas may be off."""
-    if not plan.fits or len(plan.best) < 2 or plan.best[0].result.interval is None:
+    if _of_memory(plan) or len(plan.best) < 2 or plan.best[0].result.interval is None:
         return ""
     first, second = (float(c.known.value("time.step")) for c in plan.best[:2])
     within = plan.best[0].result.interval

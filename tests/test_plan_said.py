@@ -1,0 +1,123 @@
+"""What a plan says of itself: utilisations above the peak, bounds of memory, options more, and what no file starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import symsim
+from symsim.algebra.quantity import BYTE
+from symsim.inputs.models import load_model
+from symsim.planning.frameworks import FRAMEWORKS
+from symsim.planning.knobs import single_changes
+from symsim.planning.plan import plan
+from symsim.planning.space import Asked, choices_of
+from symsim.planning.text import _digits, plan_text
+from symsim.report.amounts import human
+from tests.in_process import run
+
+SYSTEM = "h100-sxm"
+ALONE = "tp=1,cp=1,pp=1,vpp=1,recompute=none,overlap_grad_reduce=true"
+
+
+def test_a_file_is_asked_for_by_its_suffix(tmp_path: Path) -> None:
+    """torchtitan has Llama 3.2 1B since its files are Python, and Llama 4 before: what cannot be written is said before it is searched for."""
+    asked = ("-y", "b200-sxm", "--world", "8", "--global-batch-size", "16", "--framework", "torchtitan", "--fix", "tp=1,cp=1,pp=1,recompute=none")
+    ended = run("plan", "llama3.2-1b", *asked, "--export", "torchtitan", str(tmp_path / "train.py"))
+    assert ended.returncode == 0 and (tmp_path / "train.py").exists(), ended.stderr
+    for model, file, instead in (("llama3.2-1b", "x.toml", ".py"), ("llama4-scout", "x.py", ".toml")):
+        ended = run("plan", model, *asked, "--export", "torchtitan", str(tmp_path / file))
+        assert ended.returncode == 2 and ended.stderr.endswith(f"write a file that ends in {instead}\n")
+
+
+@pytest.mark.parametrize(
+    ("framework", "model", "said"),
+    [
+        (
+            "torchtitan",
+            "llama2-7b",
+            "torchtitan since 2026-02 has no llama2 7B, as llama2-7b is called there: it trains deepseek_v3, gpt_oss, kimi_k2_7, llama3, qwen3, qwen3_5",
+        ),
+        (
+            "torchtitan",
+            "smollm2-360m",
+            "torchtitan trains models by name and flavor, and smollm2-360m has the shape of no flavor of "
+            "deepseek_v3, gpt_oss, kimi_k2_7, llama2, llama3, llama4, qwen3, qwen3_5",
+        ),
+        ("torchtitan", "llama3.2-1b", ""),
+        ("torchtitan", "llama4-scout", ""),
+        ("megatron", "lfm2-350m", "Megatron-LM cannot say the layers of lfm2-350m: conv has mixer: short_convolution"),
+        ("megatron", "smollm2-360m", ""),
+        ("deepspeed", "lfm2-350m", ""),
+    ],
+)
+def test_that_no_file_starts_a_plan_is_said(framework: str, model: str, said: str) -> None:
+    fixed = "recompute=none" if framework == "deepspeed" else "recompute=none,tp=1,cp=1,pp=1"
+    found = plan(model, "gb300-nvl72", world=4, global_batch_size=8, framework=framework, fix=fixed, top=1)
+    assert found.unwritten == said == found.to_json().get("unwritten", "")
+    assert f"no file starts it: {said}" in " ".join(repr(found).split()) if said else "no file starts it" not in repr(found)
+
+
+def test_utilisations_above_the_peak_are_explained() -> None:
+    """Of a long sequence, whose attention is counted with the keys that the causal mask hides."""
+    fixed = "tp=2,pp=1,recompute=full,overlap_grad_reduce=true,tp_comm_overlap=false"
+    found = plan("llama3-8b", SYSTEM, world=8, global_batch_size=1, seq_length=2**19, fix=fixed)
+    (best,) = found.best
+    assert best.known.value("hfu") > 1
+    words = " ".join(plan_text(found).split())
+    assert "100 %: assume.causal=full counts keys too that the causal mask hides, most of which no kernel computes." in words
+    assert best.to_json()["above_peak"] in words
+    assert "above 100 %" not in plan_text(plan("smollm2-360m", SYSTEM, world=1, global_batch_size=4, fix=ALONE))
+
+
+def test_a_plan_for_memory_says_so() -> None:
+    """Bounds in bytes as people read them, no second step, and the options that need less, those that shorten the step or not."""
+    found = plan("llama3-8b", SYSTEM, world=8, global_batch_size=64, goal="memory", fix="recompute=none,tp=1")
+    text, bound = plan_text(found, lambda: found.changes), found.certificate.bound
+    assert bound is not None
+    words = " ".join(text.split())
+    assert f"None of those that need more memory at best is below {human(int(bound), BYTE)}." in words
+    assert "excluded, more memory at best" in text and "slower" not in text and "second kind" not in words
+    assert [change.memory for change in found.changes] == sorted(change.memory for change in found.changes)
+    first, *_ = found.changes
+    assert first.text == "use_precision_aware_optimizer=true,optimizer_cpu_offload=true" and first.after > first.before and first.memory < 0
+
+
+def test_nothing_that_fits_stays_in_eighty_columns() -> None:
+    ended = run("plan", "llama3-8b", "-y", SYSTEM, "--world", "1", "--global-batch-size", "64", "--fix", "recompute=full,micro_batch_size=1", "--json")
+    assert json.loads(ended.stdout)["smallest"] == 2 and "changes" in json.loads(ended.stdout)
+    found = plan("llama3-8b", SYSTEM, world=1, global_batch_size=64, fix="recompute=full,micro_batch_size=1", fits_with=0.55)
+    assert not found.fits and found.changes == () and "Nothing fits in 55% of" in repr(found)
+    assert max(len(line) for line in repr(found).splitlines() if not line.startswith("first: ")) <= 80
+
+
+def test_an_option_more_fits_in_what_may_be_filled() -> None:
+    """A schedule that holds more fits on the whole accelerator, and not in the share of it that may be filled."""
+    fixed = "recompute=none,tp=1,pp=4,cp=2,vpp=1,micro_batch_size=1"
+    part = plan("llama3-8b", SYSTEM, world=8, global_batch_size=64, fits_with=0.48, fix=fixed, top=1)
+    more = {change.text: change.memory for change in single_changes(part.asked, part.best[0].options)}
+    value = part.best[0].known.value
+    over = {text for text, memory in more.items() if value("memory.peak") + memory + value("memory.reserve") > 0.48 * value("memory.capacity")}
+    assert part.fits and over == {"schedule=zb_h1"} and part.changes and over.isdisjoint(change.text for change in part.changes)
+
+
+def test_attention_to_chosen_keys_runs_as_megatron_has_it() -> None:
+    """transformer_config.py: without fused rotary embeddings, and over context ranks with what is gathered alone."""
+
+    def asked(model: str) -> Asked:
+        loaded = load_model(model)
+        return Asked(loaded, loaded.architecture, SYSTEM, 64, 64, 8192, FRAMEWORKS["megatron"], {})
+
+    chosen, others = asked("deepseek-v3.2"), asked("deepseek-v3")
+    assert "apply_rope_fusion" not in chosen.assumptions and others.assumptions["apply_rope_fusion"] == "true"
+    assert chosen.settings(()) == {"assume.layernorm_linear_fusion": "fused"}
+    assert [c.rows for c in choices_of(chosen) if c.names == ("cp_comm_type",)] == [(("all_gather",),)]
+    assert not any("cp_comm_type" in c.names for c in choices_of(others))
+    with pytest.raises(symsim.InputError, match="^Megatron-LM runs attention to chosen keys, as deepseek-v3.2 has, over context ranks with"):
+        chosen.evaluated({"fusion": "te", "world": 64, "cp": 2, "ep": 32, "global_batch_size": 64, "seq_length": 8192})
+
+
+def test_large_bounds_are_written_out() -> None:
+    assert [_digits(value) for value in (1632504.5, 129467.21, 99.5, 129.46721)] == ["1,632,500", "129,467", "99.5", "129.467"]
