@@ -29,12 +29,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Framework:
-    """target: what `symsim export` writes for it. title: as people write it. fixed: options that all its runs have. degrees: the axes of parallelism besides data that it has.
-    derived: options that follow from others. staged: options that a pipeline of several stages has, with one chunk a rank and with several. ends:
-    whether embedding and head count as layers where it is cut (`SPLITS`). assumptions: what it does by itself that others do otherwise; without: which
-    of these it does not do with which models. choices: what a plan tries all combinations of. further: NAME=VALUE texts that are tried one
-    at a time on what was found. refused: what it does not start with, as its exporter says it. known: the values that it has of options of which
-    others have more."""
+    """target: what `symsim export` writes for it. title: as people write it. fixed: options that all its runs have. degrees: the axes of
+    parallelism besides data that it has. derived: options that follow from others. staged: options that a pipeline of several stages has, with one
+    chunk a rank and with several. ends: whether embedding and head count as layers where it is cut (`SPLITS`). assumptions: what it does by itself
+    that others do otherwise. choices: what a plan tries all combinations of. further: NAME=VALUE texts that are tried one at a time on what was
+    found. refused: what it does not start with, as its exporter says it. known: the values that it has of options of which others have more.
+    without: with which models it does not do what is assumed."""
 
     target: str
     title: str
