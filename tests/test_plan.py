@@ -23,7 +23,7 @@ from symsim.planning.difference import Row, difference
 from symsim.planning.frameworks import FRAMEWORKS, Choice
 from symsim.planning.knobs import next_knobs, single_changes
 from symsim.planning.plan import Plan, plan
-from symsim.planning.space import Asked, _without, options_of, space_of
+from symsim.planning.space import Asked, _without, choices_of, options_of, space_of
 from symsim.planning.text import choices_table
 from symsim.program.base import read_base
 from tests.in_process import run
@@ -254,6 +254,22 @@ def test_where_nothing_fits_the_nearest_and_the_smallest_world_are_said() -> Non
     assert peaks == sorted(peaks) and "2 accelerators are enough" in " ".join(repr(found).split())
 
 
+@pytest.mark.parametrize(
+    ("batch", "length", "sizes"),
+    [(64, 4096, (1, 2, 4, 8, 16)), (36, 4096, (1, 2, 3, 4, 6, 9, 12)), (100, 512, (1, 2, 4, 5, 10, 20, 25, 50)), (7, 2**20, (1, 7))],
+)
+def test_micro_batches_divide_the_batch(batch: int, length: int, sizes: tuple[int, ...]) -> None:
+    loaded = load_model(MODEL)
+    asked = Asked(loaded, loaded.architecture, SYSTEM, 4, batch, length, FRAMEWORKS["deepspeed"], {})
+    assert [c.rows for c in choices_of(asked) if c.names == ("micro_batch_size",)] == [tuple((b,) for b in sizes)]
+
+
+def test_three_sequences_a_rank_may_be_one_micro_batch() -> None:
+    found = plan(MODEL, "h200-sxm", world=12, global_batch_size=36, fix=FIXED + ",tp=1,pp=1,recompute=none", top=1).best[0].known
+    again = symsim.derive(MODEL, "zero=1,overlap_grad_reduce=true,overlap_param_gather=true,dp=12,global_batch_size=36", system="h200-sxm")
+    assert found.strategy.micro_batch_size == 3 and found.value("time.step") < 0.75 * float(again.value("time.step"))
+
+
 def test_fixed_options_leave_the_rows_that_have_them() -> None:
     choice = Choice(("x", "y"), ((False, False), (True, True), (True, False)))
     assert _without(choice, set(), {"x": True}) == Choice(("y",), ((True,), (False,)))
@@ -298,7 +314,7 @@ def test_experts_take_the_layers_tensor_degree_or_one() -> None:
             ["--world", "8", "--global-batch-size", "8", "--fix", "seq_length=8192"],
             "--fix seq_length: the length of a sequence is given by --seq-length",
         ),
-        (["--world", "8", "--global-batch-size", "8", "--fix", "tp=2", "--allow", "tp=1,2"], "tp is fixed by --fix and varies by --allow"),
+        (["--world", "8", "--global-batch-size", "8", "--fix", "tp=2", "--allow", "tp=1,2"], "tp is fixed and varies by --allow; give it in one of them"),
         (["--world", "8", "--global-batch-size", "8", "--for", "speed"], "--for speed"),
         (["--world", "8", "--global-batch-size", "8", "--framework", "megatorn"], "--framework megatorn: did you mean 'megatron'?"),
         (["--world", "8", "--global-batch-size", "8", "--fits-with", "2"], "--fits-with 2: a share"),
@@ -352,7 +368,7 @@ def test_the_command_prints_a_plan_writes_it_and_says_why_not(tmp_path: Path) ->
     ended = run(*asked, "--fits-with", "0.001", "--export", "megatron", str(tmp_path / "none.sh"))
     assert ended.returncode == 2 and "nothing fits, so nothing is written" in ended.stderr and not (tmp_path / "none.sh").exists()
     ended = run(*asked, "--why-not", "pp=4", "--json")
-    assert ended.returncode == 0 and {"time", "memory"} == json.loads(ended.stdout).keys()
+    assert ended.returncode == 0 and {"time", "memory", "outside"} == json.loads(ended.stdout).keys()
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import symsim
 from symsim.algebra.quantity import BYTE
 from symsim.inputs.models import load_model
+from symsim.inputs.strategies import read_strategy
+from symsim.planning.command import need_of
 from symsim.planning.frameworks import FRAMEWORKS
 from symsim.planning.knobs import single_changes
 from symsim.planning.plan import plan
-from symsim.planning.space import Asked, choices_of
+from symsim.planning.space import Asked, choices_of, options_beside, outside
 from symsim.planning.text import _digits, plan_text
 from symsim.report.amounts import human
 from tests.in_process import run
 
 SYSTEM = "h100-sxm"
 ALONE = "tp=1,cp=1,pp=1,vpp=1,recompute=none,overlap_grad_reduce=true"
+
+
+def of_model(model: str, **fixed: Any) -> Asked:
+    loaded = load_model(model)
+    return Asked(loaded, loaded.architecture, SYSTEM, 64, 64, 8192, FRAMEWORKS["megatron"], fixed)
 
 
 def test_a_file_is_asked_for_by_its_suffix(tmp_path: Path) -> None:
@@ -105,18 +113,72 @@ def test_an_option_more_fits_in_what_may_be_filled() -> None:
 
 def test_attention_to_chosen_keys_runs_as_megatron_has_it() -> None:
     """transformer_config.py: without fused rotary embeddings, and over context ranks with what is gathered alone."""
-
-    def asked(model: str) -> Asked:
-        loaded = load_model(model)
-        return Asked(loaded, loaded.architecture, SYSTEM, 64, 64, 8192, FRAMEWORKS["megatron"], {})
-
-    chosen, others = asked("deepseek-v3.2"), asked("deepseek-v3")
+    chosen, others = of_model("deepseek-v3.2"), of_model("deepseek-v3")
     assert "apply_rope_fusion" not in chosen.assumptions and others.assumptions["apply_rope_fusion"] == "true"
     assert chosen.settings(()) == {"assume.layernorm_linear_fusion": "fused"}
     assert [c.rows for c in choices_of(chosen) if c.names == ("cp_comm_type",)] == [(("all_gather",),)]
     assert not any("cp_comm_type" in c.names for c in choices_of(others))
     with pytest.raises(symsim.InputError, match="^Megatron-LM runs attention to chosen keys, as deepseek-v3.2 has, over context ranks with"):
         chosen.evaluated({"fusion": "te", "world": 64, "cp": 2, "ep": 32, "global_batch_size": 64, "seq_length": 8192})
+
+
+@pytest.mark.parametrize(
+    ("fixed", "strategy", "said"),
+    [
+        ("recompute=none,cp=1", "tp=2,pp=2", ["sp=false", "p2p_comm=asynchronous", "batch_p2p_sync=false"]),
+        ("recompute=none,cp=1", "tp=2,sp=true,pp=2,vpp=4,overlap_p2p_comm=true,micro_batch_size=2", []),
+        ("recompute=full,cp=1", "recompute=none,micro_batch_size=64", ["recompute=none", "micro_batch_size=64"]),
+        ("cp=1", "recompute=selective,recompute_modules=core_attn,cross_entropy_fusion=te", ["cross_entropy_fusion=te", "recompute_modules=core_attn"]),
+        ("cp=1", "zero=3", ["zero=3"]),
+    ],
+)
+def test_why_not_says_what_is_not_in_the_space(fixed: str, strategy: str, said: list[str]) -> None:
+    asked = of_model("llama3-8b", **read_strategy(fixed)[0].model_dump(exclude_unset=True))
+    assert outside(asked, symsim.load_strategy(options_beside(asked, strategy))) == said
+
+
+def test_experts_have_the_tensor_degree_of_others_unless_told() -> None:
+    asked = of_model("mixtral-8x7b", cp=1)
+    assert outside(asked, symsim.load_strategy(options_beside(asked, "tp=2,sp=true,ep=4"))) == []
+
+
+def test_why_not_where_nothing_fits() -> None:
+    asked = ("plan", "llama3-8b", "-y", SYSTEM, "--world", "1", "--global-batch-size", "64", "--fix", "recompute=none,micro_batch_size=1,tp=1")
+    ended = run(*asked, "--why-not", "recompute=full")
+    assert "It is not in the space of the plan: recompute=full." in ended.stdout
+    assert "Nothing of the space fits; best is what needs the least memory.\nbest: " in ended.stdout
+    assert json.loads(run(*asked, "--why-not", "recompute=full", "--json").stdout)["outside"] == ["recompute=full"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--set", "seq_length=8192"], "--set seq_length: the length of a sequence is given by --seq-length"),
+        (["--set", "s=8192"], "--set seq_length: the length of a sequence is given by --seq-length"),
+        (["--set", "world=8"], "--set world: the number of ranks is given by --world"),
+        (["--set", "global_batch_size=8"], "--set global_batch_size: the batch is given by --global-batch-size or --tokens-per-step"),
+        (["--set", "tp=2", "--fix", "tp=4"], "tp is given by --fix and by --set; give it in one of them"),
+        (["--set", "tp=3"], "--set: world=4 is no multiple of tp*cp*pp = 3*1*1 = 3, so no dp gives it"),
+        (["--set", "tp=2", "--allow", "tp=1,2"], "tp is fixed and varies by --allow; give it in one of them"),
+        (["--seq-length", "0"], "--seq-length 0: a number of tokens from 1 up is needed"),
+        (["--fix", "fusion=eager"], "Megatron-LM has no fusion=eager: it has te"),
+    ],
+)
+def test_an_option_is_given_once(more: list[str], said: str) -> None:
+    ended = run("plan", "smollm2-360m", "-y", SYSTEM, "--world", "4", "--global-batch-size", "16", *more)
+    assert ended.returncode == 2 and ended.stderr == f"symsim: {said}\n"
+
+
+def test_what_set_gives_is_fixed() -> None:
+    """Also an option that is an axis of the space: the numbers of all parts of a plan are of one strategy."""
+    whole = "cp=1,pp=1,vpp=1,recompute=none,overlap_grad_reduce=true"
+    one = plan("smollm2-360m", SYSTEM, world=4, global_batch_size=16, fix=whole, overrides={"tp": "1"})
+    other = plan("smollm2-360m", SYSTEM, world=4, global_batch_size=16, fix=f"{whole},tp=1")
+    assert one.to_json() == other.to_json()
+
+
+def test_thousands_of_dollars_have_either_letter() -> None:
+    assert need_of(None, None, "200K", {}).budget == need_of(None, None, "200k", {}).budget == 200_000
 
 
 def test_large_bounds_are_written_out() -> None:

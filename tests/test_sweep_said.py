@@ -97,3 +97,10 @@ def test_the_best_row_is_given_as_eval_takes_it():
     (row,) = json.loads(said("sweep", "llama3-8b", "-s", "world=16,recompute_modules=mlp+core_attn,recompute=selective", *asked, "--json").stdout)
     assert step == pytest.approx(row["time.step"], rel=1e-12)
     assert re.search(r"dp=\d", line) and "--set L=8" in line and "recompute_modules=mlp+core_attn" in line
+
+
+@pytest.mark.parametrize(("by", "more"), [("run.cost", ("--set", "tokens=1T")), ("cost_per_trillion_tokens", ()), ("hfu", ())])
+def test_what_points_are_compared_by_is_shown(by: str, more: tuple[str, ...]):
+    ended = said("sweep", "llama3-8b", "-y", "h100-sxm", "-s", "global_batch_size=32,dp=8", "--axis", "recompute=none,full", "--top", "1", "--by", by, *more)
+    header = ended.stdout.splitlines()[0].split()
+    assert header[:2] == ["recompute", by], ended.stdout

@@ -174,7 +174,7 @@ def sweep(
     if not found.count:
         return ""
     # as wide as the terminal, or COLUMNS; 80 where neither is known
-    table = sweep_table(found.columns, rows, max(shutil.get_terminal_size().columns, _NARROWEST))
+    table = sweep_table(found.columns, rows, max(shutil.get_terminal_size().columns, _NARROWEST), by=made.question.by)
     if options.taken.strategies:
         return table + "".join(f"{k}: {line}\n" for k, line in enumerate(lines, 1))
     return table + (f"first: {lines[0]}\n" if made.question.objectives else "")

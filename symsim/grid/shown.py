@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
@@ -28,10 +28,12 @@ BY = "what the points were compared by"
 _FIRST = ("world", "time.step", "tokens_per_second", "mfu", "memory.peak")
 
 
-def sweep_table(columns: Sequence[Column], rows: Mapping[str, Any], width: int = WIDTH, whole: str = "-o FILE.csv") -> str:
+def sweep_table(
+    columns: Sequence[Column], rows: Mapping[str, Any], width: int = WIDTH, whole: str = "-o FILE.csv", by: Collection[str] = ()
+) -> str:
     """Points as lines, best first; an axis with one value in all lines is named once above, and columns
-    that do not fit are left out; `whole` says what has them."""
-    count, (same, shown, rest) = _count(rows), _ordered(columns, rows)
+    that do not fit are left out; `whole` says what has them. by: the columns that points were compared by."""
+    count, (same, shown, rest) = _count(rows), _ordered(columns, rows, by)
     cells = {c.name: [_cell(c, v) for v in rows[c.name]] for c in (*shown, *rest)}
     widths = {c.name: max([len(_SHORT.get(c.name, c.name)), *map(len, cells[c.name])]) for c in (*shown, *rest)}
     kept: list[Column] = []
@@ -68,12 +70,12 @@ def _count(rows: Mapping[str, Any]) -> int:
     return len(next(iter(rows.values()))) if rows else 0
 
 
-def _ordered(columns: Sequence[Column], rows: Mapping[str, Any]) -> tuple[list[Column], list[Column], list[Column]]:
+def _ordered(columns: Sequence[Column], rows: Mapping[str, Any], by: Collection[str] = ()) -> tuple[list[Column], list[Column], list[Column]]:
     """Axes with one value in all points, all other axes, and what they lead to, the most asked for first."""
     axes = [c for c in columns if c.meaning == "an axis" or c.meaning.startswith("derived: ")]
     same = [c for c in axes if _count(rows) > 1 and len({_plain(v) for v in rows[c.name]}) == 1]
     rest = [c for c in columns if c not in axes]
-    rest.sort(key=lambda c: _FIRST.index(c.name) if c.name in _FIRST else -1 if c.meaning == BY else len(_FIRST))
+    rest.sort(key=lambda c: _FIRST.index(c.name) if c.name in _FIRST else -1 if c.meaning == BY or c.name in by else len(_FIRST))
     return same, [c for c in axes if c not in same], rest
 
 

@@ -27,7 +27,7 @@ _TIMES = {"s": 1, "min": 60, "h": 3600, "d": 86400, "days": 86400}
 _KINDS: dict[str, Mapping[str, Fraction]] = {
     "time": {**{unit: size for unit, (kind, size) in UNITS.items() if kind == "time"}, **{u: Fraction(n) for u, n in _TIMES.items()}},
     "bandwidth": {unit: size for unit, (kind, size) in UNITS.items() if kind == "bandwidth"},
-    "count": {suffix: Fraction(10) ** power for suffix, power in (("k", 3), ("M", 6), ("B", 9), ("G", 9), ("T", 12), ("P", 15))},
+    "count": {suffix: Fraction(10) ** power for suffix, power in (("k", 3), ("K", 3), ("M", 6), ("B", 9), ("G", 9), ("T", 12), ("P", 15))},
     "share": {"%": Fraction(1, 100)},
     "carbon": {"kg/kWh": Fraction(1), "g/kWh": Fraction(1, 1000)},
     "whole": {},

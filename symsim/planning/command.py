@@ -20,7 +20,7 @@ from symsim.grid.command import shown_progress
 from symsim.grid.names import is_whole
 from symsim.inputs.models import LoadedModel, load_model
 from symsim.inputs.run import read_run_number
-from symsim.inputs.settings import text_of
+from symsim.inputs.settings import settings_of, text_of
 from symsim.inputs.strategies import read_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.planning.difference import difference, difference_text
@@ -28,10 +28,11 @@ from symsim.planning.plan import Plan, plan, rows_of_job, trained_by
 from symsim.planning.sizing import Need, Size, sized
 from symsim.planning.sizing_text import curve, sizing_text
 from symsim.planning.space import Asked as Planned
-from symsim.planning.space import options_beside
+from symsim.planning.space import options_beside, outside
 from symsim.planning.text import plan_text
 from symsim.report.amounts import human
 from symsim.report.apart import apart
+from symsim.report.columns import wrapped
 from symsim.report.drawn import check_picture, write_picture
 
 _MOST_SIZES = 32
@@ -137,7 +138,7 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
 
 def _say_without_effect(request: Request, found: Plan, say: Write) -> None:
     """What was given and moves nothing of the best strategy."""
-    fixed = read_strategy(request.fix)[0].model_fields_set if request.fix else set()
+    fixed = {*read_strategy(request.fix)[0].model_fields_set, *settings_of(request.overrides).strategy}
     given = found.settings(found.best[0])
     settings = [f"{name}={text}" for name, text in given.items()]
     made = as_given(request.model, found.best[0].text, request.systems[0] if request.systems else None, settings)
@@ -202,12 +203,15 @@ def _why_not(found: Plan, text: str, as_json: bool) -> str:
         other = found.asked.evaluated(options)
     except InputError as error:
         return json.dumps({"refused": str(error)}) + "\n" if as_json else f"It cannot run: {error}\n"
-    made = difference(best.result, other)
+    made, beyond = difference(best.result, other), outside(found.asked, other.strategy)
     if as_json:
-        return json.dumps(made.to_json(), allow_nan=False) + "\n"
+        return json.dumps({**made.to_json(), "outside": beyond}, allow_nan=False) + "\n"
     lacks = other.value("memory.peak") + other.value("memory.reserve") - other.value("memory.capacity") * found.share
     said = f"It does not fit: {human(int(lacks), BYTE)} too much.\n\n" if lacks > 0 else ""
-    return f"{said}best: {best.text}\n\n" + difference_text(made, ("best", "this"))
+    if beyond:
+        said += wrapped(f"It is not in the space of the plan: {', '.join(beyond)}.") + "\n\n"
+    nothing = "" if found.fits else "Nothing of the space fits; best is what needs the least memory.\n"
+    return f"{said}{nothing}best: {best.text}\n\n" + difference_text(made, ("best", "this"))
 
 
 def _read_beside(text: str, asked: Planned | None = None) -> dict[str, Any]:

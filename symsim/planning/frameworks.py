@@ -140,7 +140,7 @@ FRAMEWORKS: dict[str, Framework] = {
             "schedule=zb_h1",
         ),
         rules_of("megatron"),
-        {"optimizer": ("adam", "sgd", "sgd_momentum", "lion", "muon"), "optimizer_bits": (32,), **_PRETRAINING},
+        {"fusion": ("te",), "optimizer": ("adam", "sgd", "sgd_momentum", "lion", "muon"), "optimizer_bits": (32,), **_PRETRAINING},
         # transformer_config.py: rope fusion is not supported for DSAttention
         {"apply_rope_fusion": _keys_chosen},
     ),

@@ -33,8 +33,9 @@ from symsim.grid.space import Space
 from symsim.grid.stored import Asked as Derivable
 from symsim.grid.stored import evaluations
 from symsim.inputs.models import LoadedModel
-from symsim.inputs.settings import text_of
+from symsim.inputs.settings import settings_of, text_of
 from symsim.inputs.strategies import Ranks, load_strategy, on_ranks, read_strategy
+from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.inputs.systems import load_system
 from symsim.inputs.tuning import TRAINED
@@ -298,25 +299,26 @@ def plan(
     began = time.perf_counter()
     loaded = model if isinstance(model, LoadedModel) else model_of(model)
     batch, length = _rows(loaded, global_batch_size, tokens_per_step, seq_length)
-    given, ranks = read_strategy(fix)
-    if ranks is not None:
-        raise InputError(f"--fix world: {GIVEN['world']}")
-    fixed = {**trained_by(loaded), **given.model_dump(exclude_unset=True)}
-    for name in GIVEN.keys() & fixed.keys():
-        raise InputError(f"--fix {name}: {GIVEN[name]}")
+    overrides = overrides or {}
+    given, changed = _fixed("--fix", *read_strategy(fix)), _fixed("--set", *read_strategy(None, settings_of(overrides).strategy))
+    for name in given.keys() & changed.keys():
+        raise InputError(f"{name} is given by --fix and by --set; give it in one of them")
+    fixed = {**trained_by(loaded), **given, **changed}
+    overrides = {name: value for name, value in overrides.items() if not settings_of({name: value}).strategy}
     if not 0 < fits_with <= 1:
         raise InputError(f"--fits-with {fits_with:g}: a share of the memory above 0 and up to 1 is needed")
     if goal not in GOALS:
         raise InputError(f"--for {goal}: {nearest(goal, list(GOALS))}")
     if not isinstance(world, Integral) or not 1 <= world <= _MOST_RANKS:
         raise InputError(f"--world {world}: a number of accelerators from 1 to {_MOST_RANKS:,} is needed")
-    on_ranks(given, Ranks(world, "--fix"))
-    made = read_base(loaded, {}, system, overrides or {})
+    for where, options in (("--fix", given), ("--set", changed)):
+        on_ranks(read_strategy(options)[0], Ranks(world, where))
+    made = read_base(loaded, {}, system, overrides)
     if made.system is None:
         raise InputError("a plan needs a system: give one with -y")
     _check_system(made.system, made.system_changes, goal)
     named, allowed = framework_of(framework), (allow,) if isinstance(allow, str) else tuple(allow)
-    asked = Asked(loaded, made.architecture, made.system, world, batch, length, named, fixed, allowed, dict(overrides or {}), target)
+    asked = Asked(loaded, made.architecture, made.system, world, batch, length, named, fixed, allowed, overrides, target)
     search, rows = _searched(asked, fits_with, _OBJECTIVES.get(goal, "time.step"), top, progress)
     fits, smallest = bool(rows), None
     if not fits:
@@ -325,6 +327,14 @@ def plan(
     best = [Choice(asked, options, known) for options, known in zip(rows, _known(asked, search, rows))]
     certificate = _certificate(search, _goal_at(GOALS[goal] if fits else "memory.peak", best[0]))
     return Plan(asked, GOALS[goal], best, certificate, fits_with, fits, smallest, time.perf_counter() - began)
+
+
+def _fixed(where: str, strategy: Strategy, ranks: Ranks | None) -> dict[str, Any]:
+    """Options that are given of all strategies of a plan. InputError for those that it has by what is asked."""
+    found = strategy.model_dump(exclude_unset=True)
+    for name in (*(("world",) if ranks is not None else ()), *(GIVEN.keys() & found.keys())):
+        raise InputError(f"{where} {name}: {GIVEN[name]}")
+    return found
 
 
 def trained_by(loaded: LoadedModel) -> dict[str, Any]:
@@ -366,6 +376,8 @@ def _rows(loaded: LoadedModel, sequences: int | None, tokens: int | None, length
     """Sequences a step and their length, as asked, and else as a job has them."""
     own = rows_of_job(loaded)
     seq_length = length if length is not None else own.get("seq_length", 4096)
+    if seq_length < 1:
+        raise InputError(f"--seq-length {seq_length}: a number of tokens from 1 up is needed")
     if sequences is None and tokens is None:
         sequences = own.get("global_batch_size")
     if (sequences is None) == (tokens is None):

@@ -11,13 +11,13 @@ from symsim.api.result import Result
 from symsim.errors import InputError
 from symsim.exporters import refused
 from symsim.grid.axes import Axis, DerivedAxis, parse_axes, parse_axis
-from symsim.grid.conditions import names
+from symsim.grid.conditions import evaluate, names
 from symsim.grid.names import RANKS, SPLITS, field_of
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.assumptions import Remembered, resolve
 from symsim.inputs.deciding import DEGREES, SIZES
 from symsim.inputs.models import LoadedModel
-from symsim.inputs.settings import settings_of
+from symsim.inputs.settings import settings_of, text_of
 from symsim.inputs.strategies import read_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.lowering.checks import Rule
@@ -25,7 +25,8 @@ from symsim.planning.frameworks import Choice, Framework, Row
 from symsim.program.base import Base, read_base
 
 _CHUNKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20)
-_MICRO_BATCHES = (1, 2, 4, 8, 16)
+# a micro-batch has at most so many sequences, or, of shorter ones than this, as many tokens
+_MOST_SEQUENCES, _SHORT = 16, 2048
 # a context-parallel rank with fewer tokens has more to say than to do
 _FEWEST_TOKENS = 1024
 _DEEPEST = 128
@@ -71,7 +72,7 @@ class Asked:
     def settings(self, idle: Collection[str]) -> dict[str, Any]:
         """What --set says to `symsim eval` for a strategy of the plan, besides what -s says. idle: assumptions that move nothing of it."""
         own = {f"assume.{n}": v for n, v in self.framework.assumptions_of(self.model).items() if n not in (*self.loaded.assumptions, *idle)}
-        return {**own, **{n: v for n, v in self.overrides.items() if not settings_of({n: v}).strategy}}
+        return {**own, **self.overrides}
 
     def evaluated(self, options: Mapping[str, Any]) -> Result:
         """A strategy's options on this model and system. InputError where it cannot run."""
@@ -101,6 +102,22 @@ def options_beside(asked: Asked, strategy: str | Mapping[str, Any]) -> dict[str,
     return {**options, **said}
 
 
+def outside(asked: Asked, strategy: Strategy) -> list[str]:
+    """The options by which a strategy is none of a plan's space, as -s has them: of those that go together the last."""
+    axes, choices, derived = space_of(asked)
+    rows = {tuple(map(field_of, axis.names)): tuple(zip(*axis.columns)) for axis in axes} | {choice.names: choice.rows for choice in choices}
+    here = {**strategy.model_dump(), "etp": strategy.expert_tp if asked.model.moe is not None else None}
+    given = {**{name: field.default for name, field in Strategy.model_fields.items()}, **options_of(asked)}
+    given |= {d.name: evaluate(d.expression, here) for d in derived}
+    own = {name: text_of(value) for name, value in here.items()}
+    alone = own.keys() - GIVEN.keys() - {name for together in rows for name in together}
+    found = [name for name in own if name in alone and own[name] != text_of(given[name])]
+    for together, values in rows.items():
+        others = min([name in own and own[name] != text_of(value) for name, value in zip(together, row)] for row in values)
+        found += [name for name, other in zip(together, others) if other]
+    return [f"{name}={own[name]}" for name in found]
+
+
 def space_of(asked: Asked) -> tuple[list[Axis], list[Choice], list[DerivedAxis]]:
     """The sizes as axes, the options as choices, and what is derived. InputError for what is allowed and not an axis."""
     free, derived = _allowed(asked.allowed)
@@ -110,7 +127,7 @@ def space_of(asked: Asked) -> tuple[list[Axis], list[Choice], list[DerivedAxis]]
         raise InputError(f"--allow {name}: {GIVEN[name]}")
     fixed = {field_of(n) for n in asked.fixed}
     if own & fixed:
-        raise InputError(f"{min(own & fixed)} is fixed by --fix and varies by --allow; give it in one of them")
+        raise InputError(f"{min(own & fixed)} is fixed and varies by --allow; give it in one of them")
     # what others are derived of is an axis, as they are
     apart = {field_of(n) for d in derived for n in names(d.expression)}
     axes, choices = [], []
@@ -138,7 +155,7 @@ def space_of(asked: Asked) -> tuple[list[Axis], list[Choice], list[DerivedAxis]]
 def _known(asked: Asked, free: Sequence[Axis]) -> None:
     """InputError for an option that is given, or varies, with a value that the framework has not."""
     varying = [(name, value) for axis in free for name, column in zip(axis.names, axis.columns, strict=True) for value in column]
-    for name, value in [*asked.fixed.items(), *asked.overrides.items(), *varying]:
+    for name, value in [*asked.fixed.items(), *varying]:
         known = asked.framework.known.get(field_of(name))
         if known is not None and value not in known and str(value) not in map(str, known):
             raise InputError(f"{asked.framework.title} has no {name}={value}: it has {', '.join(map(str, known))}")
@@ -190,7 +207,8 @@ def _degrees(asked: Asked) -> Iterable[Choice]:
         yield Choice(("ep",), tuple((e,) for e in divisors(world) if model.moe.num_moe_experts % e == 0))
         if "etp" in has:
             yield Choice(("etp",), tuple((d,) for d in divisors(world) if model.attention.num_attention_heads % d == 0))
-    yield Choice(("micro_batch_size",), tuple((b,) for b in _MICRO_BATCHES if asked.batch % b == 0))
+    most = max(_MOST_SEQUENCES, _MOST_SEQUENCES * _SHORT // asked.seq_length)
+    yield Choice(("micro_batch_size",), tuple((b,) for b in range(1, most + 1) if asked.batch % b == 0))
 
 
 def _of_stages(framework: Framework, staged: Mapping[str, tuple[Any, Any]], chunks: int) -> list[Row]:
