@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import symsim
@@ -167,6 +168,34 @@ def test_why_not_where_nothing_fits() -> None:
 def test_an_option_is_given_once(more: list[str], said: str) -> None:
     ended = run("plan", "smollm2-360m", "-y", SYSTEM, "--world", "4", "--global-batch-size", "16", *more)
     assert ended.returncode == 2 and ended.stderr == f"symsim: {said}\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"world": True}, "--world True: a number of accelerators from 1 to 1,048,576 is needed"),
+        ({"global_batch_size": "16"}, "--global-batch-size 16: a number of sequences from 1 up is needed"),
+        ({"global_batch_size": None, "tokens_per_step": 0}, "--tokens-per-step '0': a whole number of tokens is needed, such as 4194304, or 4M for 4*2^20"),
+        ({"seq_length": "8K"}, "--seq-length 8K: a number of tokens from 1 up is needed"),
+        ({"top": 0}, "--top 0: a number of strategies from 1 up is needed"),
+        ({"fits_with": "90%"}, "--fits-with 90%: a share of the memory above 0 and up to 1 is needed"),
+        ({"goal": None}, "--for None: valid names: cost, energy, memory, tokens_per_second"),
+        ({"framework": ["megatron"]}, "--framework ['megatron']: valid names: deepspeed, megatron, torchtitan"),
+        ({"allow": 3}, "--allow 3: axes are texts such as 'cross_entropy_fusion=unfused,te', one or several"),
+        ({"fix": ["tp=1"]}, "the strategy is ['tp=1']; a name, a path or what its load_... returns is needed"),
+        ({"system": ["h100-sxm"]}, "the system is ['h100-sxm']; a name, a path or what its load_... returns is needed"),
+    ],
+)
+def test_what_python_gives_is_read_or_refused_in_a_sentence(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(symsim.InputError) as raised:
+        symsim.plan(**{"model": "smollm2-360m", "system": SYSTEM, "world": 4, "global_batch_size": 16, **given})
+    assert str(raised.value) == said
+
+
+def test_numbers_of_numpy_and_tokens_as_text_are_numbers() -> None:
+    found = symsim.plan("smollm2-360m", SYSTEM, world=np.int64(4), tokens_per_step="64K", fix=symsim.load_strategy(ALONE), top=1)
+    assert (found.asked.world, found.asked.batch) == (4, 16) and found.at({"tp": 1, "recompute": "full"}).value("time.step") > 0
+    assert [size.world for size in symsim.sizing("smollm2-360m", SYSTEM, world=np.int64(4), global_batch_size=16, fix=ALONE).sizes] == [4]
 
 
 def test_what_set_gives_is_fixed() -> None:

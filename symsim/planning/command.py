@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,7 +166,7 @@ def _planned(loaded: LoadedModel, request: Request, system: str | None, world: i
         system,
         world=world,
         global_batch_size=request.batch,
-        tokens_per_step=_tokens(request.tokens) if request.tokens is not None else None,
+        tokens_per_step=request.tokens,
         seq_length=request.seq_length,
         goal=request.goal,
         framework=request.framework,
@@ -250,11 +249,3 @@ def run_diff(
     for note in second:
         if note not in first:
             say(f"second: {note}")
-
-
-def _tokens(text: str) -> int:
-    """4194304, or 4M: batches are written in powers of two, so K and M are 2^10 and 2^20."""
-    found = re.fullmatch(r"([1-9][0-9]{0,15})([KkM]?)", text.strip())
-    if found is None:
-        raise InputError(f"--tokens-per-step '{cut(text)}': a whole number of tokens is needed, such as 4194304, or 4M for 4*2^20")
-    return int(found[1]) << {"": 0, "k": 10, "m": 20}[found[2].lower()]

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from symsim.errors import InputError, nearest
 from symsim.exporters.refused import rules_of
 from symsim.inputs.architecture import Architecture
 from symsim.lowering.checks import Rule
+from symsim.planning.given import one_of
 
 Row = tuple[Any, ...]
 
@@ -193,6 +193,4 @@ FRAMEWORKS: dict[str, Framework] = {
 
 def framework_of(name: str) -> Framework:
     """InputError for one that is not here."""
-    if name not in FRAMEWORKS:
-        raise InputError(f"--framework {name}: {nearest(name, list(FRAMEWORKS))}")
-    return FRAMEWORKS[name]
+    return FRAMEWORKS[one_of("--framework", name, FRAMEWORKS)]

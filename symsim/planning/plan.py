@@ -7,18 +7,18 @@ Every configuration of the space is refused by a rule, evaluated, or lies in a c
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from symsim.api.python import model_of
+from symsim.api.python import model_of, path_of, strategy_of
 from symsim.api.result import Result
-from symsim.errors import InputError, nearest
+from symsim.errors import InputError
 from symsim.evaluation.elasticity import elasticities
 from symsim.evaluation.idle import idle_assumptions
 from symsim.evaluation.numbers import Evaluation
@@ -40,6 +40,8 @@ from symsim.inputs.system import System
 from symsim.inputs.systems import load_system
 from symsim.inputs.tuning import TRAINED
 from symsim.planning.frameworks import framework_of
+from symsim.planning.given import MOST_RANKS, axes, one_of, share, whole
+from symsim.planning.given import tokens as tokens_of
 from symsim.planning.search import Goal, Search
 from symsim.planning.space import GIVEN, Asked, options_beside, options_of, space_of
 from symsim.program.base import Base, read_base
@@ -62,7 +64,6 @@ _OBJECTIVES = {"memory": "memory.peak"}
 _KIND = ("tp", "cp", "pp", "ep", "zero", "recompute")
 # of a job's strategy what a plan keeps besides what is trained
 _DOCUMENTS = ("packed_document_length", "document_lengths")
-_MOST_RANKS = 1 << 20
 _FURTHEST = 64  # times the ranks asked for, where nothing fits them
 
 Progress = Callable[[str, float, float], None]
@@ -178,9 +179,9 @@ class Plan:
     smallest: int | None = None
     seconds: float = 0.0
 
-    def at(self, strategy: str | Mapping[str, Any]) -> Result:
+    def at(self, strategy: Strategy | str | os.PathLike[str] | Mapping[str, Any]) -> Result:
         """Another strategy, on the same ranks with the same batch. InputError where it says others, and where it cannot run."""
-        return self.asked.evaluated(options_beside(self.asked, strategy))
+        return self.asked.evaluated(options_beside(self.asked, strategy_of(strategy) or {}))
 
     @cached_property
     def changes(self) -> "Sequence[Change]":
@@ -272,11 +273,11 @@ def plan(
     *,
     world: int,
     global_batch_size: int | None = None,
-    tokens_per_step: int | None = None,
+    tokens_per_step: int | str | None = None,
     seq_length: int | None = None,
     goal: str = "tokens_per_second",
     framework: str = "megatron",
-    fix: str | Mapping[str, Any] | None = None,
+    fix: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None = None,
     allow: Sequence[str] | str = (),
     fits_with: float = 1.0,
     top: int = 5,
@@ -300,25 +301,20 @@ def plan(
     loaded = model if isinstance(model, LoadedModel) else model_of(model)
     batch, length = _rows(loaded, global_batch_size, tokens_per_step, seq_length)
     overrides = overrides or {}
-    given, changed = _fixed("--fix", *read_strategy(fix)), _fixed("--set", *read_strategy(None, settings_of(overrides).strategy))
+    given, changed = _fixed("--fix", *read_strategy(strategy_of(fix))), _fixed("--set", *read_strategy(None, settings_of(overrides).strategy))
     for name in given.keys() & changed.keys():
         raise InputError(f"{name} is given by --fix and by --set; give it in one of them")
     fixed = {**trained_by(loaded), **given, **changed}
     overrides = {name: value for name, value in overrides.items() if not settings_of({name: value}).strategy}
-    if not 0 < fits_with <= 1:
-        raise InputError(f"--fits-with {fits_with:g}: a share of the memory above 0 and up to 1 is needed")
-    if goal not in GOALS:
-        raise InputError(f"--for {goal}: {nearest(goal, list(GOALS))}")
-    if not isinstance(world, Integral) or not 1 <= world <= _MOST_RANKS:
-        raise InputError(f"--world {world}: a number of accelerators from 1 to {_MOST_RANKS:,} is needed")
+    fits_with, goal = share(fits_with), one_of("--for", goal, GOALS)
+    world, top = whole("--world", world, "accelerators", MOST_RANKS), whole("--top", top, "strategies")
     for where, options in (("--fix", given), ("--set", changed)):
         on_ranks(read_strategy(options)[0], Ranks(world, where))
-    made = read_base(loaded, {}, system, overrides)
+    made = read_base(loaded, {}, path_of(system, "the system") if system is not None else None, overrides)
     if made.system is None:
         raise InputError("a plan needs a system: give one with -y")
     _check_system(made.system, made.system_changes, goal)
-    named, allowed = framework_of(framework), (allow,) if isinstance(allow, str) else tuple(allow)
-    asked = Asked(loaded, made.architecture, made.system, world, batch, length, named, fixed, allowed, overrides, target)
+    asked = Asked(loaded, made.architecture, made.system, world, batch, length, framework_of(framework), fixed, axes(allow), overrides, target)
     search, rows = _searched(asked, fits_with, _OBJECTIVES.get(goal, "time.step"), top, progress)
     fits, smallest = bool(rows), None
     if not fits:
@@ -372,25 +368,22 @@ def _goal_at(goal: str, best: Choice) -> Callable[[float], float]:
     return lambda least: value * step / least if goal == "tokens_per_second" else value * least / step
 
 
-def _rows(loaded: LoadedModel, sequences: int | None, tokens: int | None, length: int | None) -> tuple[int, int]:
+def _rows(loaded: LoadedModel, sequences: int | None, tokens: int | str | None, length: int | None) -> tuple[int, int]:
     """Sequences a step and their length, as asked, and else as a job has them."""
     own = rows_of_job(loaded)
     seq_length = length if length is not None else own.get("seq_length", 4096)
-    if seq_length < 1:
-        raise InputError(f"--seq-length {seq_length}: a number of tokens from 1 up is needed")
+    seq_length = whole("--seq-length", seq_length, "tokens")
     if sequences is None and tokens is None:
         sequences = own.get("global_batch_size")
     if (sequences is None) == (tokens is None):
         raise InputError("a plan needs a batch: give --global-batch-size (sequences a step) or --tokens-per-step, one of the two")
     if sequences is None:
-        assert tokens is not None
-        if tokens % seq_length:
-            near = max(1, round(tokens / seq_length)) * seq_length
-            raise InputError(f"--tokens-per-step {tokens}: it is no multiple of --seq-length {seq_length}; {near} is the nearest that is")
-        sequences = tokens // seq_length
-    if sequences < 1:
-        raise InputError(f"--global-batch-size {sequences}: a number of sequences from 1 up is needed")
-    return sequences, seq_length
+        together = tokens_of(tokens)
+        if together % seq_length:
+            near = max(1, round(together / seq_length)) * seq_length
+            raise InputError(f"--tokens-per-step {together}: it is no multiple of --seq-length {seq_length}; {near} is the nearest that is")
+        sequences = together // seq_length
+    return whole("--global-batch-size", sequences, "sequences"), seq_length
 
 
 def _searched(asked: Asked, share: float | None, objective: str, top: int, progress: Progress) -> tuple[Search, list[dict[str, Any]]]:

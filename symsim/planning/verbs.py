@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +127,8 @@ def sizing(
     >>> found.smallest.world, [size.does for size in found.sizes]
     (4, [True, True])
     """
-    sizes, systems = [world] if isinstance(world, int) else list(world), [system] if isinstance(system, str) else list(system)
+    sizes = list(world) if isinstance(world, Iterable) and not isinstance(world, str) else [world]
+    systems = [system] if isinstance(system, str) else list(system)
     if not sizes or not systems:
         raise InputError("sizing() needs a number of accelerators and a system: world=[64, 128] and 'h100-sxm'")
     run = {name: value for name, value in (overrides or {}).items() if name in RUN}
