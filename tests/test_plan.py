@@ -314,7 +314,10 @@ def test_experts_take_the_layers_tensor_degree_or_one() -> None:
             ["--world", "8", "--global-batch-size", "8", "--fix", "seq_length=8192"],
             "--fix seq_length: the length of a sequence is given by --seq-length",
         ),
-        (["--world", "8", "--global-batch-size", "8", "--fix", "tp=2", "--allow", "tp=1,2"], "tp is fixed and varies by --allow; give it in one of them"),
+        (
+            ["--world", "8", "--global-batch-size", "8", "--fix", "tp=2", "--allow", "tp=1,2"],
+            "tp is fixed and varies by --allow; give it in one of them",
+        ),
         (["--world", "8", "--global-batch-size", "8", "--for", "speed"], "--for speed"),
         (["--world", "8", "--global-batch-size", "8", "--framework", "megatorn"], "--framework megatorn: did you mean 'megatron'?"),
         (["--world", "8", "--global-batch-size", "8", "--fits-with", "2"], "--fits-with 2: a share"),

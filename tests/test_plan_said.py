@@ -47,7 +47,8 @@ def test_a_file_is_asked_for_by_its_suffix(tmp_path: Path) -> None:
         (
             "torchtitan",
             "llama2-7b",
-            "torchtitan since 2026-02 has no llama2 7B, as llama2-7b is called there: it trains deepseek_v3, gpt_oss, kimi_k2_7, llama3, qwen3, qwen3_5",
+            "torchtitan since 2026-02 has no llama2 7B, as llama2-7b is called there: it trains deepseek_v3, gpt_oss, kimi_k2_7, llama3, "
+            "qwen3, qwen3_5",
         ),
         (
             "torchtitan",
@@ -95,7 +96,9 @@ def test_a_plan_for_memory_says_so() -> None:
 
 
 def test_nothing_that_fits_stays_in_eighty_columns() -> None:
-    ended = run("plan", "llama3-8b", "-y", SYSTEM, "--world", "1", "--global-batch-size", "64", "--fix", "recompute=full,micro_batch_size=1", "--json")
+    ended = run(
+        "plan", "llama3-8b", "-y", SYSTEM, "--world", "1", "--global-batch-size", "64", "--fix", "recompute=full,micro_batch_size=1", "--json"
+    )
     assert json.loads(ended.stdout)["smallest"] == 2 and "changes" in json.loads(ended.stdout)
     found = plan("llama3-8b", SYSTEM, world=1, global_batch_size=64, fix="recompute=full,micro_batch_size=1", fits_with=0.55)
     assert not found.fits and found.changes == () and "Nothing fits in 55% of" in repr(found)
@@ -129,7 +132,11 @@ def test_attention_to_chosen_keys_runs_as_megatron_has_it() -> None:
         ("recompute=none,cp=1", "tp=2,pp=2", ["sp=false", "p2p_comm=asynchronous", "batch_p2p_sync=false"]),
         ("recompute=none,cp=1", "tp=2,sp=true,pp=2,vpp=4,overlap_p2p_comm=true,micro_batch_size=2", []),
         ("recompute=full,cp=1", "recompute=none,micro_batch_size=64", ["recompute=none", "micro_batch_size=64"]),
-        ("cp=1", "recompute=selective,recompute_modules=core_attn,cross_entropy_fusion=te", ["cross_entropy_fusion=te", "recompute_modules=core_attn"]),
+        (
+            "cp=1",
+            "recompute=selective,recompute_modules=core_attn,cross_entropy_fusion=te",
+            ["cross_entropy_fusion=te", "recompute_modules=core_attn"],
+        ),
         ("cp=1", "zero=3", ["zero=3"]),
     ],
 )
@@ -175,7 +182,10 @@ def test_an_option_is_given_once(more: list[str], said: str) -> None:
     [
         ({"world": True}, "--world True: a number of accelerators from 1 to 1,048,576 is needed"),
         ({"global_batch_size": "16"}, "--global-batch-size 16: a number of sequences from 1 up is needed"),
-        ({"global_batch_size": None, "tokens_per_step": 0}, "--tokens-per-step '0': a whole number of tokens is needed, such as 4194304, or 4M for 4*2^20"),
+        (
+            {"global_batch_size": None, "tokens_per_step": 0},
+            "--tokens-per-step '0': a whole number of tokens is needed, such as 4194304, or 4M for 4*2^20",
+        ),
         ({"seq_length": "8K"}, "--seq-length 8K: a number of tokens from 1 up is needed"),
         ({"top": 0}, "--top 0: a number of strategies from 1 up is needed"),
         ({"fits_with": "90%"}, "--fits-with 90%: a share of the memory above 0 and up to 1 is needed"),

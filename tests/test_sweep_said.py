@@ -101,6 +101,8 @@ def test_the_best_row_is_given_as_eval_takes_it():
 
 @pytest.mark.parametrize(("by", "more"), [("run.cost", ("--set", "tokens=1T")), ("cost_per_trillion_tokens", ()), ("hfu", ())])
 def test_what_points_are_compared_by_is_shown(by: str, more: tuple[str, ...]):
-    ended = said("sweep", "llama3-8b", "-y", "h100-sxm", "-s", "global_batch_size=32,dp=8", "--axis", "recompute=none,full", "--top", "1", "--by", by, *more)
+    ended = said(
+        "sweep", "llama3-8b", "-y", "h100-sxm", "-s", "global_batch_size=32,dp=8", "--axis", "recompute=none,full", "--top", "1", "--by", by, *more
+    )
     header = ended.stdout.splitlines()[0].split()
     assert header[:2] == ["recompute", by], ended.stdout

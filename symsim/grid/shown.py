@@ -28,9 +28,7 @@ BY = "what the points were compared by"
 _FIRST = ("world", "time.step", "tokens_per_second", "mfu", "memory.peak")
 
 
-def sweep_table(
-    columns: Sequence[Column], rows: Mapping[str, Any], width: int = WIDTH, whole: str = "-o FILE.csv", by: Collection[str] = ()
-) -> str:
+def sweep_table(columns: Sequence[Column], rows: Mapping[str, Any], width: int = WIDTH, whole: str = "-o FILE.csv", by: Collection[str] = ()) -> str:
     """Points as lines, best first; an axis with one value in all lines is named once above, and columns
     that do not fit are left out; `whole` says what has them. by: the columns that points were compared by."""
     count, (same, shown, rest) = _count(rows), _ordered(columns, rows, by)
