@@ -14,10 +14,11 @@ MOST_RANKS = 1 << 20
 
 def whole(option: str, given: Any, of: str, most: int | None = None) -> int:
     """A number of something from 1 up."""
-    if isinstance(given, bool) or not isinstance(given, Integral) or given < 1 or (most is not None and given > most):
+    found = int(given) if isinstance(given, Integral) and not isinstance(given, bool) else 0
+    if found < 1 or (most is not None and found > most):
         within = f"from 1 to {most:,}" if most is not None else "from 1 up"
         raise InputError(f"{option} {cut(str(given))}: a number of {of} {within} is needed")
-    return int(given)
+    return found
 
 
 def tokens(given: Any) -> int:
@@ -36,10 +37,11 @@ def one_of(option: str, given: Any, names: Collection[str]) -> str:
 
 def share(given: Any) -> float:
     """Of the memory, that may be filled."""
-    if isinstance(given, bool) or not isinstance(given, Real) or not 0 < given <= 1:
+    found = float(given) if isinstance(given, Real) and not isinstance(given, bool) else 0.0
+    if not 0 < found <= 1:
         shown = f"{given:g}" if isinstance(given, float) else cut(str(given))
         raise InputError(f"--fits-with {shown}: a share of the memory above 0 and up to 1 is needed")
-    return float(given)
+    return found
 
 
 def axes(given: Any) -> tuple[str, ...]:
