@@ -32,7 +32,7 @@ ALLOWED: dict[str, str] = {
         algebra/facts.py:_chain algebra/grammar.py grid/axes.py grid/conditions.py placement/given.py:_read pipeline/layout.py ir/einsum.py
         lowering/checks.py:_layout program/module.py:free_names errors.py
         frameworks/recompute.py:runs_of lowering/checks_recompute.py:named_operations
-        audit/switching.py:read_switches audit/switching.py:left_under planning/command.py:_tokens
+        audit/switching.py:read_switches audit/switching.py:left_under planning/given.py:tokens
         planning/knobs.py:_one_axis grid/exported.py:exported grid/api.py:SweepRows.plot
         asking/questions.py asking/verbs.py:along asking/verbs.py:_moved_by asking/verbs.py:_range asking/verbs.py:_ends
         asking/verbs.py:_number asking/text.py:elasticities_text grid/drawn.py:_numbered algebra/reading.py:_names algebra/reading.py:_share""",
