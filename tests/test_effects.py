@@ -43,7 +43,10 @@ def test_a_report_has_of_every_assumption_its_default_and_what_it_moves(suffix: 
     text = rendered(report(result), suffix).decode()
     plain = text.replace("<wbr/>", "").replace(r"\allowbreak{}", "").replace(r"\,", " ").replace("\\", "").replace("\u202f", " ")
     assert "half (default full)" in plain
-    assert "save_gathered" in plain and "saved +2.1 to +81 %" in plain
+    assert "true: peak +1.3 to +40 %; step " in plain and "saved +2.1 to +81 %" not in plain
+    # without time and peak, all that there is
+    bare = rendered(report(derive("llama3-8b", "tp=2,sp=true")), suffix).decode().replace(r"\,", " ").replace("\\", "").replace("\u202f", " ")
+    assert "saved +2.1 to +81 %" in bare
     effect = next(e for e in stored().effects if (e.assumption, e.choice) == ("save_gathered", "true"))
     assert "saved +2.1 to +81 %" in said_in_brief(effect) and "+2.1 % deepseek-v3" in said(effect)
     math = next(e for e in stored().effects if (e.assumption, e.choice) == ("attention_kernel", "math"))
