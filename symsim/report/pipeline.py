@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from symsim.algebra.expr import ZERO, Call, Expr, Number, expr
+from symsim.algebra.active import as_here
+from symsim.algebra.expr import Expr
 from symsim.algebra.quantity import SECOND
 from symsim.pipeline.schedules import schedule_of, schedule_sizes
 from symsim.report.amounts import exact, percent, seconds
@@ -59,25 +60,8 @@ def _equations(step: Step, ink: Ink, name: str, expression: Expr, short: bool) -
         # read by an ink of its own, which leaves no symbols behind
         chosen = len(Ink(step.result).spelled(name, expression, numbers[name], SECOND, known=numbers)) > _LINES
         if chosen:
-            expression = _as_here(expression, {**schedule_sizes(step.result.strategy), **numbers})
+            expression = as_here(expression, {**schedule_sizes(step.result.strategy), **numbers})
     return ink.spelled(name, expression, numbers[name], SECOND, known=numbers), chosen
-
-
-def _as_here(expression: Expr, numbers: Mapping[str, Number]) -> Expr:
-    """With the largest of what each maximum compares in its place, and the least of each minimum's, as they are at these numbers."""
-    total = ZERO
-    for monomial, coefficient in expression.terms.items():
-        term = expr(coefficient)
-        for atom, power in monomial:
-            chosen = Expr({((atom, 1),): 1})
-            if isinstance(atom, Call) and atom.function in _CHOOSE:
-                chosen = _as_here(_CHOOSE[atom.function](atom.arguments, key=lambda one: float(one.evaluate(numbers))), numbers)
-            term = term * chosen**power
-        total = total + term
-    return total
-
-
-_CHOOSE: Mapping[str, Callable[..., Expr]] = {"max": max, "min": min}
 
 
 def _where(ink: Ink, holding: Iterable[tuple[Expr, Expr]]) -> Spans:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from symsim.algebra.expr import Call, Expr, Number
+from symsim.algebra.active import as_here
+from symsim.algebra.expr import Number
 from symsim.cost.orthogonal import Round, round_seconds, update_rounds
 from symsim.cost.step_time import UPDATE
 from symsim.inputs.optimizers import OPTIMIZERS
@@ -31,7 +32,7 @@ def table(step: Step, ink: Ink, numbers: Mapping[str, Number]) -> Table:
         often, time = one.times.evaluate(numbers), round_seconds(lowered, one).evaluate(numbers)
         shorter, longer = one.sides
         k, n = (exact(side.evaluate(numbers)) for side in one.sides)
-        sides = (ink.math(_as_here(shorter, numbers)), k, ink.math(_as_here(longer, numbers)), n)
+        sides = (ink.math(as_here(shorter, numbers)), k, ink.math(as_here(longer, numbers)), n)
         rows += [(often * time, Row((*sides, _count(often), seconds(time), seconds(often * time))))] if often else []
     rows.sort(key=lambda row: -row[0])
     columns = (
@@ -57,16 +58,6 @@ def _caption(step: Step, one: Round) -> Spans:
         Math("c_n"),
         " times a step.",
     )
-
-
-def _as_here(side: Expr, numbers: Mapping[str, Number]) -> Expr:
-    """Of a lone minimum or maximum the argument that it is at these numbers."""
-    if len(side.terms) == 1:
-        ((monomial, coefficient),) = side.terms.items()
-        if len(monomial) == 1 and coefficient == 1 and isinstance(monomial[0][0], Call) and monomial[0][0].function in ("max", "min"):
-            worth = side.evaluate(numbers)
-            return next(a for a in monomial[0][0].arguments if a.evaluate(numbers) == worth)
-    return side
 
 
 def _count(often: Number) -> str:
