@@ -69,7 +69,7 @@ def test_overrides_alone() -> None:
     assert dict(job("actor_rollout_ref.model.use_fused_kernels=True").strategy or {})["cross_entropy_fusion"] == "cut"
 
 
-def test_what_layers_save_waits_on_the_host() -> None:
+def test_what_layers_save_waits_on_the_host(tmp_path: Path) -> None:
     """verl/utils/activation_offload.py: all units of FSDP but the last, their checkpoints or all that they save; Megatron-Core does not read it."""
     key = "actor_rollout_ref.model.enable_activation_offload"
     kept = job(f"{key}=True")
@@ -78,6 +78,12 @@ def test_what_layers_save_waits_on_the_host() -> None:
     everything = job(f"{key}=True", "actor_rollout_ref.model.enable_gradient_checkpointing=False")
     assert dict(everything.strategy or {})["cpu_offloading_num_layers"] == 27 and "recompute" not in dict(everything.strategy or {})
     assert "cpu_offloading_num_layers" not in dict(job(f"{key}=True", "model_engine=megatron").strategy or {})
+    (tmp_path / "config.json").write_text(
+        '{"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "vocab_size": 96}'
+    )
+    shallow = load_job("verl", *BASE, f"{key}=True", model=str(tmp_path))
+    assert "cpu_offloading_num_layers" not in dict(shallow.strategy or {})
+    assert next(row for row in shallow.rows if row.key == key).why == "fewer than three layers stay where they are"
 
 
 def test_an_engine_is_chosen_by_its_group_or_its_file(tmp_path: Path) -> None:

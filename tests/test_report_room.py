@@ -15,9 +15,11 @@ from symsim.api.result import Result
 from symsim.cost.orthogonal import round_seconds, update_rounds
 from symsim.cost.step_time import UPDATE
 from symsim.report import typst
+from symsim.report.amounts import seconds
 from symsim.report.beside import two_on_a_line
 from symsim.report.content import report
 from symsim.report.document import Column, Equation, Equations, Report, Row, Section, Table, spans
+from symsim.report.ink import Ink
 from symsim.report.widths import breadth
 
 _MUON = ("deepseek-v3", "tp=8,sp=true,pp=8,ep=16,etp=4,dp=16,num_microbatches=32,mtp_num_layers=1,optimizer=muon", "h100-sxm")
@@ -47,6 +49,27 @@ def test_every_symbol_is_defined_once_and_no_formula_is_long(case: tuple[str, st
         assert len(ours) == len(set(ours)), section.heading
 
 
+def test_a_rest_that_two_sums_share_is_named_once() -> None:
+    from symsim.algebra.expr import symbol
+
+    parts = Ink(made(_GALORE)[0]).parts
+    terms = [symbol("t_launch") * symbol(name) ** 2 for name in ("L", "h", "s")]
+    name, behind, new = parts.rest("t_opt", sum(terms, symbol("b")))
+    again = parts.rest("t_stage", 3 * symbol("V") + behind + symbol("f") * 2)
+    assert new and len(behind.terms) == 2 and again == (name, behind, False)
+    other, _, _ = parts.rest("t_opt", sum((one * symbol("V") for one in terms), symbol("b")))
+    assert other != name and len(set(parts.names) & {name, other}) == 2
+
+
+def test_equations_of_zeros_are_short() -> None:
+    """Names of many letters that take little room, too."""
+    result, _ = made(_SHARDED)
+    names = list(result.derivation.definitions)
+    lines = [f"{e.left} = {line}" for e in Ink(result).zeros(names) for line in e.lines]
+    assert len(lines) > 20 and max(map(len, lines)) <= LONGEST and sum(line.count("=") for line in lines) == len(names)
+    assert Ink(result).zeros([]) == []
+
+
 def test_a_part_of_bytes_has_the_letter_of_bytes() -> None:
     """Of a part of a part, too: t is of seconds."""
     lefts = [e.left for e in equations(made(_SHARDED)[1], "Memory")]
@@ -62,6 +85,8 @@ def test_products_of_an_update_are_rows_that_add_up(case: tuple[str, str, str]) 
     each = [(one.times.evaluate(numbers), round_seconds(result.lowered, one).evaluate(numbers)) for one in update_rounds(result.lowered)]
     assert sum(often * time for often, time in each) == pytest.approx(float(numbers[UPDATE.text]), rel=1e-12)
     assert len(table.rows) == sum(often != 0 for often, _ in each) > 3
+    longest = sorted((often * time for often, time in each if often), reverse=True)
+    assert [row.cells[-1] for row in table.rows] == [seconds(one) for one in longest]
     (total,) = (e for e in equations(document, "A stage") if e.key == UPDATE.text)
     assert total.lines[0].startswith(r"{\textstyle\sum_n} c_n t_n = ") and total.value
 
@@ -70,7 +95,6 @@ def test_a_count_inside_of_seconds_is_not_said_in_seconds() -> None:
     """Tiles of a product are a number, also where they are a part of its time."""
     from symsim.algebra.expr import ceil, maximum, symbol
     from symsim.algebra.quantity import SECOND
-    from symsim.report.ink import Ink
 
     result, _ = made(_GALORE)
     ink, n, h = Ink(result), symbol("n_sm"), symbol("h")

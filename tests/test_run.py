@@ -126,6 +126,13 @@ def test_a_run_shorter_than_its_interval_is_done_again_from_its_start(hours: int
     assert by_days["steps"] == pytest.approx(steps, rel=3e-3)
 
 
+def test_a_run_that_failures_keep_from_its_end_is_refused() -> None:
+    """Of 400 hours between failures every 100 nothing is done again, if a checkpoint is never reached: e^4, which the series does not say."""
+    steps = int(400 * 3600 / made(steps="1").numbers["step"])
+    with pytest.raises(InputError, match="failures in an interval and its checkpoint"):
+        made(steps=str(steps), t_save="100000 d", mtbf="800 h")
+
+
 def test_bytes_of_a_checkpoint() -> None:
     """Each parameter once, whatever the ranks hold of it: weights in bf16, a copy and two moments in fp32."""
     parameters = int(made(tokens="1B").at.numbers["N"])

@@ -181,6 +181,8 @@ def test_the_first_page_says_which_message_shows_and_why(model: str, strategy: s
     step = Step(symsim.derive(model, strategy, system="a100-pcie-80" if model == "llama3-8b" else "h800-sxm"))
     words, *_ = most_shown(step)
     assert said in words
+    (front_page,) = (as_spans(r.cells[1]) for r in _binds(step) if r.cells[0] == "its messages")
+    assert words in front_page
     (most,) = (p for p in step.parts if f": {p.of}, " in words)
     assert most.seconds == max(p.seconds for p in step.parts if "messages" in p.of or "parameters" in p.of)
 
@@ -195,6 +197,15 @@ def test_what_shows_of_gradients_is_their_share() -> None:
     whole = last["c_grad_stage"] + last["c_param_stage"]
     assert 0.1 < shown._share(Step(beside), "dp") < 0.9
     assert shown._share(Step(beside), "dp") == pytest.approx(float(1 - hidden / whole), rel=1e-12)
+
+
+def test_what_layers_that_run_again_send_is_counted_with_them() -> None:
+    placed = "tp=8,sp=true,tp_comm_overlap=true,recompute=full,num_microbatches=2"
+    step = Step(symsim.derive("llama3-8b", placed, system="h100-sxm"))
+    n = {name: float(value) for name, value in step.stage(0).items()}
+    ends = sum(n[f"c_{phase}_{block}_tp"] for phase in "fb" for block in ("embedding", "head"))
+    taken = ends + n["L_dense_ckpt_i"] * (n["c_f_dense_ckpt_tp"] + n["c_b_dense_ckpt_tp"])
+    assert n["L_dense_ckpt_i"] == 32 and shown._share(step, "tp") == pytest.approx((n["e_f_tp_stage"] + n["e_b_tp_stage"]) / taken, rel=1e-12)
 
 
 def test_a_short_report_asks_its_own_step_what_an_alternative_moves() -> None:

@@ -47,14 +47,13 @@ class Round:
 
 
 def update_rounds(lowered: Lowered) -> list[Round]:
-    """All that a step's update multiplies on one rank of stage i; matrices alike together, without the share that the host updates."""
+    """All that a step's update multiplies on one rank of stage i; matrices alike together."""
     strategy = lowered.profile.strategy
     row = OPTIMIZERS[strategy.optimizer]
-    here = 1 - Fraction(str(strategy.optimizer_offload_fraction)) if strategy.optimizer_cpu_offload else Fraction(1)
     found: dict[tuple[tuple[Expr, Expr], tuple[tuple[Expr, Expr, Expr], ...]], Expr] = {}
-    for weight in weights_of(lowered) if here and (row.orthogonal or row.projected) else ():
+    for weight in weights_of(lowered) if row.orthogonal or row.projected else ():
         if taken_as_matrix(strategy, weight):
-            often = here * weight.count * weight.times / _owners(lowered, weight)
+            often = weight.count * weight.times / _owners(lowered, weight)
             one = _of_newton_schulz(lowered, weight, often) if row.orthogonal else _of_projection(strategy, weight, often)
             alike = one.sides, one.products
             found[alike] = found.get(alike, ZERO) + one.times

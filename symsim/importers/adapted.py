@@ -12,7 +12,7 @@ from symsim.importers.parameters import Places, modules, of_beginnings, of_modul
 from symsim.importers.targets import EVERY, in_layers, is_pattern, known_maps, merge, pattern_targets, targets, without, words
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.trained import respelt
-from symsim.inputs.tuning import OF_TABLES, named
+from symsim.inputs.tuning import named
 
 QUANTISED = "base weights in another few bits: 1/4 to 1 byte a parameter and a pass to unpack them before each product; 2 bytes here"
 # peft tuners/boft/layer.py: N butterfly factors of blocks of b
@@ -105,7 +105,7 @@ def _saved(asked: Iterable[str], architecture: Architecture | None) -> tuple[lis
     for text in asked:
         ended = of_modules([text], architecture)[0] if architecture is not None else []
         meant = _MODULES.get(text.rsplit(".", 1)[-1])
-        ends = [name for name in ended if name in {*_WHOLE, *OF_TABLES} or name.endswith("norm")]
+        ends = [name for name in ended if name in _WHOLE or name.endswith("norm")]
         if not ends or len(ends) < len(ended):
             ends = table if meant == _WHOLE[0] else [meant] if meant else []
         found += ends
