@@ -49,6 +49,8 @@ MOVED = [
     ("mixtral-8x7b", "tp=2,sp=true,etp=1,ep=4,pp=2,dp=8,num_microbatches=8", "h100-sxm"),
     ("gemma-2-9b", "tp=2,pp=6,dp=4,num_microbatches=8", "h100-sxm"),
     ("llama3-70b", "pp=4,vpp=2,num_microbatches=8,schedule=zbv", "h100-sxm"),
+    ("llama3-70b", "pp=4,vpp=2,dp=4,num_microbatches=16,schedule=interleaved_zb,pipeline_flushes=2", "h100-sxm"),
+    ("llama3-8b", "pp=4,dp=4,zero=3,num_microbatches=16,pipeline_flushes=2,gradient_sync=every_flush,fusion=compile", "h100-sxm"),
 ]
 VALUES = {
     "b": [1, 2, 3, 5],

@@ -2,7 +2,9 @@
 
 Every micro-batch goes through the pipeline once more for each, before it is trained on:
 
-    t_further = n (m t_f + (sum_i t_f_i - t_f) / v)
+    t_further = n (m t_f + k (sum_i t_f_i - t_f) / v)
+
+where the pipeline fills k times a step.
 
 A reference model is as large as the trained one and lies as its parameters do; it has no gradients, states or kept activations. What a
 forward holds for a moment the trained model's own forward holds, too, beside what it keeps: the peak is of the latter.
@@ -22,9 +24,9 @@ def forwards(strategy: Strategy) -> int:
     return strategy.reference_models + strategy.further_forwards
 
 
-def forward_pass() -> Expr:
-    """Seconds of the forwards of a step's micro-batches through the pipeline, with nothing between them."""
-    return symbol("m") * symbol("tf") + (symbol("sum_tf") - symbol("tf")) / symbol("vpp")
+def forward_pass(strategy: Strategy) -> Expr:
+    """Seconds of the forwards of a step's micro-batches through the pipeline, with nothing between them while it is full."""
+    return symbol("m") * symbol("tf") + strategy.pipeline_flushes * (symbol("sum_tf") - symbol("tf")) / symbol("vpp")
 
 
 def define_forward_flops(book: Derivation, strategy: Strategy) -> None:
@@ -40,5 +42,5 @@ def further_seconds(book: Derivation, strategy: Strategy) -> Expr:
     if not forwards(strategy):
         return ZERO
     meaning = "forwards of reference models, and of others without gradients"
-    taken = Quantity(forward_pass() * forwards(strategy), SECOND)
+    taken = Quantity(forward_pass(strategy) * forwards(strategy), SECOND)
     return book.define(of_step("t", "further"), taken, meaning, unit=SECOND, latex=r"t_{\mathrm{further}}").expr

@@ -11,7 +11,8 @@ at all (equal machines that all jobs pass: Pinedo, Scheduling, sec. 6.1), and da
 gather parameters or exchange tokens, else at the end of the step, when m of them and those waits have been added up. Together that is so many
 deviations of every micro-batch that a step goes through: its rows are taken as that much longer, and all seconds of a micro-batch that follow from
 the lengths of rows are defined once more, with the longer ones in their place. What does not grow with them (a floor of a kernel, a message of
-parameters) is then in the time of both, and a message beside a longer kernel is hidden by more.
+parameters) is then in the time of both, and a message beside a longer kernel is hidden by more. A pipeline that empties k times a step waits for the
+longest of m/k micro-batches as often, and so do ranks that wait at the end.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def _together(lowered: Lowered) -> Expr:
 
 def _groups(book: Derivation, lowered: Lowered) -> dict[str, Group]:
     """What waits for the longest of what, with the mean and the variance of the largest of as many normal numbers, which it defines."""
-    m, replicas, together = symbol("m"), lowered.mesh.degree("dp"), _together(lowered)
+    m, replicas, together = symbol("m") / lowered.profile.strategy.pipeline_flushes, lowered.mesh.degree("dp"), _together(lowered)
     waits = _of_equal_stages(book, lowered)
     found = {}
     for part, n in (("together", together), ("apart", replicas / together), ("microbatches", m * together if waits else ONE)):
@@ -157,7 +158,8 @@ def _groups(book: Derivation, lowered: Lowered) -> dict[str, Group]:
 def _deviations(book: Derivation, lowered: Lowered, groups: dict[str, Group], what: str, skewness: Expr) -> Expr:
     """Defines by how many deviations the micro-batches that a step goes through are longer, in the mean over them: in tokens, or in the attention
     work of rows, which have this skewness."""
-    m, waits = symbol("m"), _waits(lowered)
+    often = lowered.profile.strategy.pipeline_flushes
+    m, waits = symbol("m") / often, _waits(lowered) / often
     of = "of a micro-batch's tokens" if what == "tokens" else "of a micro-batch's attention work"
 
     def define(name: str, part: str, value: Expr, meaning: str, latex: str, source: str = OF_SKEWED) -> Expr:

@@ -48,7 +48,7 @@ from symsim.cost.memory_gathered import (
 )
 from symsim.cost.memory_load import loading
 from symsim.cost.memory_rank import LIVENESS, Rank, away, define_stage, rank_of, rational, stream
-from symsim.cost.memory_static import MIB, Static, define_static, optimizer_temporaries, reduction_buffers
+from symsim.cost.memory_static import MIB, Static, define_static, optimizer_temporaries, reduction_buffers, summed_shards
 from symsim.cost.reserve import define_reserve
 from symsim.inputs.traced import once
 from symsim.ir.block import WIDTHS
@@ -96,7 +96,7 @@ def _define_moments(rank: Rank, static: Static, activations: Activations) -> lis
     """Defines what each moment of a step holds."""
     base = static.weights + static.optimizer + static.constant
     # PyTorch's gradients come into being in backward; Megatron-Core's buffers are always there
-    held = static.gradients if rank.framework.main_gradients else static.gradients * (1 - rank.fresh)
+    held = static.gradients if rank.framework.main_gradients else static.gradients * (1 - rank.fresh) + rank.fresh * summed_shards(rank)
     found: list[Expr] = []
 
     def at(key: Key, value: Expr, meaning: str, *, present: Expr = ONE, source: str = LIVENESS, assumptions: tuple[str, ...] = ()) -> None:

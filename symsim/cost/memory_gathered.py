@@ -56,7 +56,7 @@ def whole_gradients(rank: Rank, name: str) -> Expr:
     strategy = rank.strategy
     if strategy.gradient_sync == "every_group":
         return total(trained_part(rank.lowered, part) for part in ("dense", "expert")) * gradient_width(rank) / strategy.vpp
-    if strategy.zero != 2 or strategy.gradient_sync == "last_microbatch" or not rank.framework.main_gradients:
+    if strategy.zero != 2 or strategy.gradient_sync in ("every_flush", "last_microbatch") or not rank.framework.main_gradients:
         return ZERO
     role = role_of(name)
     if not role.on_stream:

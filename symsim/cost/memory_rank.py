@@ -52,7 +52,7 @@ class Rank:
 def rank_of(book: Derivation, lowered: Lowered) -> Rank:
     profile = lowered.profile
     has = {n: present(n) for n in lowered.blocks}
-    fresh = ZERO if profile.strategy.optimizer_in_bwd else 1 - minimum(symbol("m") - 1, 1)
+    fresh = ZERO if profile.strategy.optimizer_in_bwd else 1 - minimum(symbol("m") / profile.strategy.pipeline_flushes - 1, 1)
     schedule = schedule_of(profile.strategy)
     return Rank(book, lowered, profile.model, profile.strategy, profile.assumptions, profile.framework, schedule, fresh, has)
 

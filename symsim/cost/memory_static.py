@@ -19,7 +19,7 @@ from symsim.cost.memory_narrow import narrow_copies, narrowed_copies
 from symsim.cost.memory_rank import Rank, define_stage, rational, total
 from symsim.cost.mirrored import of_other
 from symsim.cost.orthogonal import orthogonal_temporaries
-from symsim.cost.reduce import bucket_size, expert_groups, reductions, shards
+from symsim.cost.reduce import bucket_size, ends, expert_groups, reductions, shards
 from symsim.cost.states import kept_beside_update, main_type, parameter_type, states
 from symsim.cost.stored import instead
 from symsim.inputs.optimizers import OPTIMIZERS
@@ -120,7 +120,7 @@ def define_static(rank: Rank) -> Static:
     gradients = define_stage(
         rank,
         of_stage("M", "gradients"),
-        held.get("gradients", _of_both(rank, _gradients(rank))),
+        held.get("gradients", _of_both(rank, _gradients(rank) + summed_shards(rank))),
         "gradients accumulated over the step",
         r"M^{(i)}_{\mathrm{gradients}}",
         source="Megatron-Core distributed/param_and_grad_buffer.py; ZeRO, arXiv:1910.02054, sec. 3 and 5",
@@ -163,6 +163,13 @@ def _gradients(rank: Rank) -> Expr:
     return _of_each(rank, gradient_width(rank), "gradients")
 
 
+def summed_shards(rank: Rank) -> Expr:
+    """Bytes of a rank's shards of gradients that were reduced as the pipeline emptied, beside those that the next micro-batches add up whole."""
+    strategy, whole = rank.strategy, not rank.lowered.mesh.placement.stores["gradients"]
+    apart = ends(strategy) > 1 and strategy.zero >= 2 and whole and not strategy.offload_gradients
+    return _of_each(rank, gradient_width(rank), "optimizer states") if apart else ZERO
+
+
 def _on_host(rank: Rank, weights: Expr, kept_states: Expr, away: Expr) -> tuple[tuple[Expr, ...], dict[str, Expr]]:
     """Bytes that are on the host in place of the rank, and over its link a step: shards of parameters, and a share of the states."""
     strategy, kept = rank.strategy, []
@@ -187,7 +194,7 @@ def _on_host(rank: Rank, weights: Expr, kept_states: Expr, away: Expr) -> tuple[
 
 def _gathers(strategy: Strategy) -> Expr:
     """How often a step gathers the shards of a parameter over all ranks: forward, and backward where they are freed between."""
-    forward = symbol("m") if strategy.reshard_after_backward else ONE
+    forward = symbol("m") if strategy.reshard_after_backward else expr(ends(strategy))
     return forward + (symbol("m") if strategy.reshard_after_forward is True else ZERO)
 
 

@@ -118,16 +118,18 @@ def step_messages(lowered: Lowered, dense: Expr, expert: Expr) -> list[Message]:
         if strategy.zero == 0 and OPTIMIZERS[strategy.optimizer].compressed:
             continue
         if strategy.zero == 0:
-            made.append(Message("step", "all_reduce", group.whole, group.ranks, n, n, gradient, f"{what} gradients", per="step"))
+            summed = Message("step", "all_reduce", group.whole, group.ranks, n, n, gradient, f"{what} gradients")
+            made.append(_synchronised(summed, strategy))
             continue
         if group.shard != ONE:
             phase = "backward" if strategy.zero == 2 else "step"
             whole_again = lowered.profile.assumptions["zero_reduction"] == "all_reduce"
             op, kept = ("all_reduce", n) if whole_again else ("reduce_scatter", share)
             reduced = Message(phase, op, group.inside, group.shard, n, kept, gradient, f"{what} gradients")
-            made.append(_synchronised(reduced, strategy) if strategy.zero == 2 else replace(reduced, per="step"))
+            made.append(_synchronised(reduced, strategy))
         if group.instances != ONE:
-            made.append(Message("step", "all_reduce", group.between, group.instances, share, share, gradient, f"{what} gradient shards", per="step"))
+            summed = Message("step", "all_reduce", group.between, group.instances, share, share, gradient, f"{what} gradient shards")
+            made.append(replace(summed, per="step", count=summed.count * ends(strategy)))
         if group.shard != ONE:
             own = group.expert if expert_groups(lowered) else None
             narrow = narrow_parameters(lowered, own, trained=True) if strategy.fp8_param_gather else ZERO
@@ -138,18 +140,20 @@ def step_messages(lowered: Lowered, dense: Expr, expert: Expr) -> list[Message]:
 
 
 def reductions(strategy: Strategy) -> Expr:
-    """How often a step reduces the gradients of a chunk under zero=2 and 3: after every micro-batch, or every group of them that runs through
-    it in a row, or once."""
-    if strategy.gradient_sync == "every_group":
-        return ceil(symbol("m") / symbol("group"))
-    return symbol("m") if strategy.gradient_sync == "every_microbatch" else ONE
+    """How often a step reduces the gradients of a chunk: under zero=2 and 3 after every micro-batch, or every group of them that runs through
+    it in a row."""
+    often = {"every_group": ceil(symbol("m") / symbol("group")), "every_microbatch": symbol("m")} if strategy.zero >= 2 else {}
+    return often.get(strategy.gradient_sync, expr(ends(strategy)))
+
+
+def ends(strategy: Strategy) -> int:
+    """How often a step's pipeline is empty and its gradients are reduced (torch distributed/pipelining/stage.py perform_reduce_grad)."""
+    return 1 if strategy.zero >= 2 and strategy.gradient_sync == "last_microbatch" else strategy.pipeline_flushes
 
 
 def _synchronised(message: Message, strategy: Strategy) -> Message:
-    """A reduction of gradients, as often as zero=2 and 3 make one."""
-    if strategy.gradient_sync == "every_microbatch":
-        return replace(message, per="microbatch")
-    return replace(message, per="step", count=message.count * reductions(strategy))
+    often = reductions(strategy)
+    return replace(message, per="microbatch") if often == symbol("m") else replace(message, per="step", count=message.count * often)
 
 
 def in_types(lowered: Lowered, elements_gathered: Expr, narrow: Expr) -> list[tuple[Expr, str]]:
@@ -291,7 +295,7 @@ def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
     for unit in units:
         group = shards(lowered, unit.expert)
         n, share, gathered = unit.trained, unit.trained / group.shard, unit.elements - unit.whole
-        times, of, late = unit.times, _purpose(unit), unit.late
+        times, of, late = unit.times * (1 if strategy.reshard_after_backward else ends(strategy)), _purpose(unit), unit.late
         for part, dtype in in_types(lowered, gathered, unit.narrow) if group.shard != ONE else ():
             what = unit.what + (f" in {dtype.upper()}" if dtype != strategy.precision else "")
             gather = Message("forward", "all_gather", group.inside, group.shard, part / group.shard, part, dtype, what, times, once, of, late)
@@ -302,7 +306,7 @@ def fsdp_messages(lowered: Lowered, units: list[Unit]) -> list[Message]:
                 made.append(replace(gather, phase="backward"))
             if unit.whole and dtype == strategy.precision:
                 never = replace(gather, what=f"{what}, what is never sharded", phase="step", per="step", late=ZERO)
-                made.append(replace(never, send_elements=unit.whole / group.shard, receive_elements=unit.whole))
+                made.append(replace(never, send_elements=unit.whole / group.shard, receive_elements=unit.whole, count=unit.times))
             if kept:
                 held_by = group.shard if isinstance(kept, bool) else minimum(group.shard, kept)
                 again = replace(gather, phase="backward", group=held_by, send_elements=part / held_by, per="microbatch")
@@ -336,8 +340,7 @@ def boundary(lowered: Lowered) -> list[Message]:
     (Megatron-Core p2p_communication.py _communicate_shapes)."""
     made, shares = [], lowered.mesh.degree("tp") if _gathers(lowered) else 1
     for placed, name in lowered.passed_on:
-        n = elements(placed, name) / shares
-        tensor = placed.block.tensors[name]
+        n, tensor = elements(placed, name) / shares, placed.block.tensors[name]
         what = "activation beside the stream" if tensor.borrowed else "activation"
         one = Message("forward", "p2p", "pp", symbol("pp"), n, n, tensor.dtype, what)
         shape = replace(one, send_elements=ONE * 3, receive_elements=ONE * 3, dtype="int64", what="shape")
@@ -396,11 +399,8 @@ def _gradient_type(lowered: Lowered) -> str:
 def _where_there_are(lowered: Lowered, amount: Expr, *, of_experts: bool = False) -> Expr:
     """1 where a stage has any of this amount, else 0; 1 alone where every stage must have some."""
     strategy, model = lowered.profile.strategy, lowered.profile.model
-    uneven = (
-        strategy.pipeline_model_parallel_layout,
-        strategy.account_for_embedding_in_pipeline_split,
-        strategy.account_for_loss_in_pipeline_split,
-    )
+    at_ends = strategy.account_for_embedding_in_pipeline_split, strategy.account_for_loss_in_pipeline_split
+    uneven = strategy.pipeline_model_parallel_layout, *at_ends
     mixed = of_experts and len({model.layer_kinds[k].ffn for k in model.kind_names()}) > 1
     return minimum(1, amount) if strategy.pp > 1 and (mixed or any(uneven) or some_frozen(lowered)) else ONE
 

@@ -27,6 +27,7 @@ from symsim.cost.states import main_type, parameter_type, state_bytes, states
 from symsim.errors import InputError
 from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.run import RAMP_PARTS
+from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.ir.block import WIDTHS
 from symsim.lowering.lowered import Lowered
@@ -50,7 +51,8 @@ def define_run(book: Derivation, system: System | None, lowered: Lowered, given:
         raise InputError("a run takes the time of its steps on a system, and none is named: give one with -y")
     if "async_save" in given and given["async_save"] and system.host is None:
         raise InputError(f"--set async_save=1: system {system.name} has no host link (host: bandwidth), over which checkpoints are copied")
-    _step(book, given)
+    strategy = lowered.profile.strategy
+    _step(book, given, strategy)
     _checkpoint(book, system, lowered, given)
     kept = _interval(book, given)
     if "days" in given:
@@ -58,11 +60,11 @@ def define_run(book: Derivation, system: System | None, lowered: Lowered, given:
         between = of_run("between").expr
         y = symbol("days") * 86400 / between
         _failures(book, minimum(kept, 3 * between * y * (2 + y) / (6 + 6 * y + y**2)))
-        _length_of_days(book, given)
+        _length_of_days(book, given, strategy)
     else:
         work = _work(book, given)
         _failures(book, minimum(kept, work))
-        _length(book, given)
+        _length(book, given, strategy)
     _answers(book, system)
 
 
@@ -75,7 +77,7 @@ def _sequences() -> Expr:
     return symbol("m") * symbol("dp") * symbol("b")
 
 
-def _step(book: Derivation, given: Mapping[str, Any]) -> None:
+def _step(book: Derivation, given: Mapping[str, Any], strategy: Strategy) -> None:
     """The mean step, its quantiles, and what is more or less about the steps of a growing batch."""
     mean = symbol("t_step")
     if "jitter" in given:
@@ -92,7 +94,8 @@ def _step(book: Derivation, given: Mapping[str, Any]) -> None:
         more = symbol("ramp_samples") * (symbol("h_ramp") - 1 / _sequences())
         _define(book, "more", more, "steps more than at the full batch, as the batch grows", r"n_+", source=_RAMP)
         pipeline = book.definitions["t_pipeline"].expr
-        longer = (pipeline.substitute({"m": symbol("m") + 1}) - pipeline) * of_run("step").expr / symbol("t_step")
+        often = strategy.pipeline_flushes
+        longer = (pipeline.substitute({"m": symbol("m") + often}) - pipeline) / often * of_run("step").expr / symbol("t_step")
         _define(book, "longer", longer, "what one more micro-batch adds to a step", r"\Delta t", SECOND)
         fixed = of_run("step").expr - symbol("m") * of_run("longer").expr
         _define(book, "fixed", fixed, "of a step, what does not grow with its micro-batches", r"t_0", SECOND)
@@ -170,12 +173,12 @@ def _series(x: Expr, first: int) -> Expr:
     return found
 
 
-def _evaluation(book: Derivation, given: Mapping[str, Any]) -> Expr:
+def _evaluation(book: Derivation, given: Mapping[str, Any], strategy: Strategy) -> Expr:
     """Seconds of evaluation a step, on average."""
     if "eval_interval" not in given:
         return ZERO
     meaning = "an evaluation: forward of its batches through the pipeline"
-    one = _define(book, "evaluation", symbol("eval_iters") * forward_pass(), meaning, r"t_v", SECOND)
+    one = _define(book, "evaluation", symbol("eval_iters") * forward_pass(strategy), meaning, r"t_v", SECOND)
     return one / symbol("eval_interval")
 
 
@@ -194,9 +197,9 @@ def _work(book: Derivation, given: Mapping[str, Any]) -> Expr:
     return _define(book, "work", seconds, "all steps, one after the other", r"t_{\mathrm{steps}}", SECOND)
 
 
-def _length(book: Derivation, given: Mapping[str, Any]) -> None:
+def _length(book: Derivation, given: Mapping[str, Any], strategy: Strategy) -> None:
     """The time that the run takes."""
-    evaluations = of_run("steps").expr * _evaluation(book, given)
+    evaluations = of_run("steps").expr * _evaluation(book, given, strategy)
     _define(book, "wall", (of_run("work").expr + evaluations) / of_run("working").expr, "the run", r"t_{\mathrm{run}}", SECOND)
 
 
@@ -207,10 +210,10 @@ def _saved(book: Derivation) -> Expr:
     return of_run("more").expr * (of_run("step").expr - of_run("fixed").expr)
 
 
-def _length_of_days(book: Derivation, given: Mapping[str, Any]) -> None:
+def _length_of_days(book: Derivation, given: Mapping[str, Any], strategy: Strategy) -> None:
     """The steps that fit in so many days, and their tokens."""
     step, more = of_run("step").expr, of_run("more").expr if of_run("more") in book else ZERO
-    evaluation = _evaluation(book, given)
+    evaluation = _evaluation(book, given, strategy)
     steps = maximum(1, floor((symbol("days") * 86400 * of_run("working").expr + _saved(book)) / (step + evaluation)))
     steps = _define(book, "steps", steps, "steps of the run", r"n_{\mathrm{run}}")
     _define(book, "tokens", (steps - more) * _sequences() * symbol("s"), "tokens of the run", r"T_{\mathrm{run}}")

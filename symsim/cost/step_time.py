@@ -34,6 +34,7 @@ from symsim.cost.reduce import (
     arrivals,
     boundary,
     bucket_size,
+    ends,
     expert_groups,
     reductions,
     shards,
@@ -279,8 +280,8 @@ def _sent(book: Derivation, network: Network, lowered: Lowered) -> tuple[Quantit
 
 @once
 def define_tail(book: Derivation, network: Network, lowered: Lowered) -> None:
-    """Once a step: gradients reduced, the optimizer's passes over HBM, parameters gathered."""
-    strategy = lowered.profile.strategy
+    """Gradients reduced as the pipeline empties, the optimizer's passes over HBM once a step, parameters gathered."""
+    strategy, often = lowered.profile.strategy, ends(lowered.profile.strategy)
     of_update, rooted, beside_it = _sent(book, network, lowered)
     grads, params = (Quantity(of_stage("c", what).expr, SECOND) for what in ("grad", "param"))
 
@@ -293,8 +294,8 @@ def define_tail(book: Derivation, network: Network, lowered: Lowered) -> None:
         define(UPDATE, products, "stage i: products of matrices in the update", r"t_{\mathrm{products}}^{(i)}")
     exposed = []
     for c, overlap, beside, what in (
-        (grads, strategy.overlap_grad_reduce, sum((of_stage("t", phase=p).expr for p in PHASES[1:]), ZERO), "grad"),
-        (params, strategy.overlap_param_gather, of_stage("t", phase="forward").expr, "param"),
+        (grads, strategy.overlap_grad_reduce, often * sum((of_stage("t", phase=p).expr for p in PHASES[1:]), ZERO), "grad"),
+        (params, strategy.overlap_param_gather, (often if strategy.zero == 3 else 1) * of_stage("t", phase="forward").expr, "param"),
     ):
         several = of_stage("n_bucket", what if of_stage("n_bucket", what) in book else "")
         hidden = _beside_update(lowered, c) if what == "param" else ZERO

@@ -61,6 +61,7 @@ TIME_ONLY = (
 TIMED = (
     *TIME_ONLY,
     "ddp_bucket_size",
+    "pipeline_flushes",
     "overlap_moe_expert_parallel_comm",
     "delay_wgrad_compute",
     "overlap_dispatch_backward_with_experts_wgrad",

@@ -209,6 +209,8 @@ def plain(strategy: Strategy) -> dict[str, Any]:
     """Every option with the value that holds: two spellings of one strategy are equal."""
     data = strategy.model_dump()
     data |= {"etp": strategy.expert_tp, "num_microbatches": strategy.microbatches, "global_batch_size": None}
+    if strategy.pipeline_flushes == 1 and strategy.gradient_sync == "every_flush":
+        data["gradient_sync"] = "last_microbatch"
     if not strategy.overlap_p2p_comm or strategy.vpp == 1:
         data["overlap_p2p_comm_warmup_flush"] = None
     if strategy.pp == 1 or strategy.vpp > 1 or strategy.schedule != "1f1b":

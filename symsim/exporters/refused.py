@@ -42,6 +42,12 @@ def _chunks_of_two_stages(_: Architecture, s: Strategy) -> None:
         raise InputError("Megatron-LM interleaves the chunks of two stages with overlap_p2p_comm=true only; give it, or pp=4 or more")
 
 
+def _groups_of_stages(_: Architecture, s: Strategy) -> None:
+    group = s.microbatch_group_size_per_vp_stage
+    if group is not None and s.vpp > 1 and group < s.pp:
+        raise InputError(f"Megatron-LM runs as many micro-batches as stages, pp={s.pp}, or more through a chunk in a row; there are {group}")
+
+
 def _experts_with_biases(a: Architecture, s: Strategy) -> None:
     if a.moe is not None and a.moe.expert_bias and s.expert_tp > 1:
         raise InputError(f"Megatron-LM does not split experts whose products have biases, as {a.name} has, over etp={s.expert_tp} ranks; give etp=1")
@@ -65,8 +71,8 @@ def _enough_microbatches(_: Architecture, s: Strategy) -> None:
     if s.pp == 1:
         return
     least = {"1f1b": s.pp if s.vpp == 1 else 1, "dualpipev": 2 * s.pp}.get(s.schedule, 1)
-    if s.microbatches < least:
-        raise InputError(f"torchtitan runs schedule={s.schedule} with as many micro-batches as stages, {least}, or more; there are {s.microbatches}")
+    if (at_once := s.microbatches // s.pipeline_flushes) < least:
+        raise InputError(f"torchtitan runs schedule={s.schedule} with as many micro-batches as stages, {least}, or more; there are {at_once}")
 
 
 def _tied_head(a: Architecture, s: Strategy) -> None:
@@ -108,7 +114,7 @@ def _sums_of_fp16(_: Architecture, s: Strategy) -> None:
 
 # by target, with the suffix where versions differ. Each reads only what it decides on, as the rules of a strategy do
 REFUSED: Mapping[str, tuple[Rule, ...]] = {
-    "megatron": (_chunks_of_two_stages, _experts_with_biases, _context_of_chosen_keys),
+    "megatron": (_chunks_of_two_stages, _groups_of_stages, _experts_with_biases, _context_of_chosen_keys),
     "torchtitan": (_heads_of_keys, _enough_microbatches, _tied_head, _whole_sequences, _positions),
     "torchtitan .toml": (_heads_of_keys, _enough_microbatches, _older_stages, _older_context),
     "deepspeed": (_sums_of_fp16,),

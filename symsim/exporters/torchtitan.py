@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.exporters import refused, torchtitan_python
 from symsim.exporters.torchtitan_models import flavor_of
-from symsim.importers.torchtitan.reader import SCHEDULES, spread
+from symsim.importers.pytorch_pipeline import SCHEDULES
+from symsim.importers.torchtitan.reader import spread
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.hub import sources
 from symsim.inputs.strategy import Strategy
@@ -82,10 +83,10 @@ def _optimizer(asked: "Asked") -> Section:
 
 
 def _training(s: Strategy) -> Section:
-    """With a pipeline the local batch is what is cut into micro-batches; without one the gradients of several are accumulated."""
-    local = s.micro_batch_size * (s.microbatches if s.pp > 1 else 1)
+    """With a pipeline the local batch is what is cut into micro-batches; gradients of several are accumulated."""
+    local = s.micro_batch_size * (s.microbatches // s.pipeline_flushes if s.pp > 1 else 1)
     made: Section = {"local_batch_size": local, "seq_len": s.seq_length, "steps": 1000, "dataset": "c4"}
-    if s.pp == 1:
+    if s.pp == 1 or s.pipeline_flushes > 1:
         made["global_batch_size"] = s.micro_batch_size * s.microbatches * s.dp
     if s.clip_grad:
         made["max_norm"] = float(s.clip_grad)

@@ -110,7 +110,7 @@ def _training(s: Strategy, older: dict[str, Any]) -> dict[str, Any]:
         "max_context_length": s.seq_length,
         "steps": older["steps"],
     }
-    if s.pp == 1:
+    if s.pp == 1 or s.pipeline_flushes > 1:
         made["num_tokens_per_train_step"] = s.micro_batch_size * s.microbatches * s.dp * s.seq_length
     made |= {key: older[key] for key in ("max_norm", "dtype", "mixed_precision_param", "enable_cpu_offload") if key in older}
     if s.cuda_graph_impl != "full_iteration":
@@ -122,7 +122,7 @@ def _parallelism(s: Strategy, older: dict[str, Any]) -> dict[str, Any]:
     ones = [key for key, value in older.items() if key.endswith("_degree") and value == 1 and key != "data_parallel_shard_degree"]
     made = {key: value for key, value in older.items() if key not in (*_GONE, *ones)}
     if s.pp > 1:
-        made["num_pp_microbatches"] = s.microbatches
+        made["num_pp_microbatches"] = s.microbatches // s.pipeline_flushes
     if "module_fqns_per_model_part" in made:
         parts = made["module_fqns_per_model_part"]
         made["module_fqns_per_model_part"] = [["lm_head" if name == "output" else name for name in part] for part in parts]

@@ -105,9 +105,7 @@ class Strategy(BaseModel):
         description="lengths of the documents packed into a sequence: all equal, 1500; lognormal:MEAN+CV; @FILE lists them; cut: before it where "
         "rows cut what runs through them",
     )
-    padding_free: bool = Field(
-        False, description="rows are one document each, of its own length, without padding: work at the mean, memory at seq_length"
-    )
+    padding_free: bool = Field(False, description="rows are one document each, of its own length, unpadded: work at the mean, memory at seq_length")
     mlp_padding_free: bool = Field(
         False,
         description="rows are one document each, padded to seq_length: attention works on whole rows, feed-forward networks and experts on the "
@@ -136,10 +134,10 @@ class Strategy(BaseModel):
         "a number: keep them sharded over so many ranks instead",
     )
     reshard_after_backward: bool = Field(True, description="FSDP: free gathered parameters after backward; false keeps them until the step")
-    gradient_sync: Literal["every_microbatch", "every_group", "last_microbatch"] = Field(
+    gradient_sync: Literal["every_microbatch", "every_group", "every_flush", "last_microbatch"] = Field(
         "every_microbatch",
         description="zero=2, FSDP: when gradients are reduced (no_sync); every_group: a chunk's, after each group of micro-batches that run "
-        "through it in a row, so that one chunk's are whole at a time",
+        "through it in a row, so that one chunk's are whole at a time; every_flush: as the pipeline empties, pipeline_flushes times",
     )
     prefetch_bucket_size: AnySize | None = Field(
         None, description="FSDP: parameters gathered ahead of what runs (stage3_prefetch_bucket_size); default: the next unit"
@@ -306,6 +304,9 @@ class Strategy(BaseModel):
         "shifted_critical_path",
     ] = Field("1f1b", description="order of forwards and backwards in the pipeline; 1f1b with vpp above 1 is interleaved")
     microbatch_group_size_per_vp_stage: Size | None = Field(None, description="interleaved: micro-batches in a row through one chunk; default: pp")
+    pipeline_flushes: Size = Field(
+        1, description="times a step that the pipeline fills and empties, for a part of the micro-batches each (gradient accumulation around it)"
+    )
     defer_embedding_wgrad_compute: bool = Field(
         False, description="weight gradients of the output layer wait until the last stage's last backward; needs pp above 1"
     )
@@ -370,9 +371,7 @@ class Strategy(BaseModel):
     fp8_output_proj: bool = Field(False, description="fp8=mxfp8: the output layer's products are narrow too")
     fp8_dot_product_attention: bool = Field(False, description="attention multiplies in FP8, of queries, keys and values that are cast for it")
     fp8_multi_head_attention: bool = Field(False, description="fp8_dot_product_attention: queries, keys and values come in FP8, and nothing is cast")
-    keep_fp8_transpose_cache: bool = Field(
-        False, description="FSDP with fp8_param_gather: the transposed forms of all weights stay whole on every rank"
-    )
+    keep_fp8_transpose_cache: bool = Field(False, description="FSDP with fp8_param_gather: transposed forms of all weights stay whole on every rank")
     num_layers_at_start_in_bf16: int = Field(
         0, ge=0, le=MOST_LAYERS, description="fp8: first layers whose products stay in the type of precision (first_last_layers_bf16)"
     )

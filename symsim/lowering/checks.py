@@ -355,20 +355,47 @@ def whole_batches(_: Architecture, strategy: Strategy) -> None:
 
 def _rounds(_: Architecture, strategy: Strategy) -> None:
     # one group of pp micro-batches goes through each chunk in turn (schedules.py:1161)
-    own_group = strategy.microbatch_group_size_per_vp_stage is not None
-    if strategy.vpp > 1 and strategy.schedule in ("1f1b", "interleaved") and not own_group and strategy.microbatches % strategy.pp:
-        raise InputError(f"vpp={strategy.vpp} needs the micro-batches of a step ({strategy.microbatches}) to be a multiple of pp={strategy.pp}")
+    own_group, of, at_once = strategy.microbatch_group_size_per_vp_stage is not None, "step", strategy.microbatches
+    if strategy.pipeline_flushes > 1:
+        of, at_once = "flush", at_once // strategy.pipeline_flushes
+    if strategy.vpp > 1 and strategy.schedule in ("1f1b", "interleaved") and not own_group and at_once % strategy.pp:
+        raise InputError(f"vpp={strategy.vpp} needs the micro-batches of a {of} ({at_once}) to be a multiple of pp={strategy.pp}")
+
+
+# what Megatron-Core does at the ends of the one pipeline of a step
+_OF_ONE_FLUSH = (
+    "defer_embedding_wgrad_compute",
+    "num_microbatches_with_partial_activation_checkpoints",
+    "overlap_moe_expert_parallel_comm",
+    "overlap_param_gather_with_optimizer_step",
+)
+
+
+def _flushes(_: Architecture, strategy: Strategy) -> None:
+    times = strategy.pipeline_flushes
+    if times == 1:
+        return
+    asked = f"pipeline_flushes={times}"
+    if strategy.pp == 1:
+        raise InputError(f"{asked} needs pp above 1: one stage has no pipeline to empty, and adds up the gradients of its micro-batches anyway")
+    divides("pipeline_flushes", times, "num_microbatches", strategy.microbatches)
+    if strategy.gradient_sync == "every_group":
+        raise InputError(f"{asked} has no groups of micro-batches to reduce gradients after; give gradient_sync=every_flush, or last_microbatch")
+    for name in _OF_ONE_FLUSH:
+        if getattr(strategy, name) != Strategy.model_fields[name].default:
+            said = str(getattr(strategy, name)).lower()
+            raise InputError(f"{asked} is of PyTorch's pipelines, and {name}={said} of Megatron-Core's; give one of them")
 
 
 def _schedule(_: Architecture, strategy: Strategy) -> None:
     group = strategy.microbatch_group_size_per_vp_stage
     if group is not None and (schedule_of(strategy).chunks != "any" or strategy.schedule == "looped_bfs" or strategy.vpp == 1):
         raise InputError(f"microbatch_group_size_per_vp_stage={group} works with interleaved schedules only; give vpp=2 or more")
-    # Megatron-Core schedules.py, forward_backward_pipelining_with_interleaving
-    if group is not None and strategy.schedule != "grouped_interleaved" and not strategy.pp <= group <= strategy.microbatches:
-        raise InputError(
-            f"microbatch_group_size_per_vp_stage={group} should lie between pp={strategy.pp} and num_microbatches={strategy.microbatches}"
-        )
+    # Megatron-Core schedules.py, forward_backward_pipelining_with_interleaving; PyTorch's runs fewer micro-batches than stages as one group
+    at_once = strategy.microbatches // strategy.pipeline_flushes
+    if group is not None and strategy.schedule != "grouped_interleaved" and not min(strategy.pp, at_once) <= group <= at_once:
+        most = f"num_microbatches={strategy.microbatches}" + (f"/{strategy.pipeline_flushes}" if strategy.pipeline_flushes > 1 else "")
+        raise InputError(f"microbatch_group_size_per_vp_stage={group} should lie between pp={strategy.pp} and {most}")
     if strategy.schedule == "interleaved" and strategy.vpp == 1:
         raise InputError("schedule=interleaved needs vpp above 1")
     check_schedule(strategy)
@@ -444,6 +471,7 @@ RULES: tuple[Rule, ...] = (
     _sequence,
     _pipeline,
     whole_batches,
+    _flushes,
     _rounds,
     _schedule,
     loss,

@@ -11,6 +11,7 @@ from functools import cache
 from symsim.algebra.expr import ZERO, Expr, Number, floor, maximum, minimum, symbol
 from symsim.errors import InputError
 from symsim.inputs.strategy import Strategy
+from symsim.pipeline.flushes import flushed
 from symsim.pipeline.places import T_PLACE, split_path
 from symsim.pipeline.schedule import (
     PIPE,
@@ -279,17 +280,24 @@ SCHEDULES = _Rows(
 
 # 1f1b whose ranks stand still for a message: the orders of exchanges are those of Merak and of DeepSpeed
 _BLOCKING = {"batched": MERGED_EXCHANGES, "single": SINGLE_EXCHANGES}
-_blocking, _waiting = cache(_1f1b), cache(_interleaved)
 
 
 def schedule_of(strategy: Strategy) -> Schedule:
-    """The schedule that `strategy` names, with the messages as it sends them; 1f1b with vpp above 1 is interleaved, as in
-    Megatron-Core."""
+    """The schedule that `strategy` names, with the messages as it sends them, as often a step as it empties the pipeline; 1f1b with vpp above 1 is
+    interleaved, as in Megatron-Core."""
     name = "interleaved" if strategy.schedule == "1f1b" and strategy.vpp > 1 else strategy.schedule
-    if name == "1f1b" and strategy.pp > 1 and strategy.p2p_comm in _BLOCKING:
-        return _blocking(_BLOCKING[strategy.p2p_comm], SHORT_EXCHANGES)
+    exchanges = strategy.p2p_comm if name == "1f1b" and strategy.pp > 1 else ""
     waits = name == "interleaved" and strategy.overlap_p2p_comm and not strategy.overlap_p2p_comm_warmup_flush
-    return _waiting(waits=True) if waits else SCHEDULES[name]
+    return _row(name, exchanges, waits, strategy.pipeline_flushes)
+
+
+@cache
+def _row(name: str, exchanges: str, waits: bool, times: int) -> Schedule:
+    if times > 1:
+        return flushed(_row(name, exchanges, waits, 1), times)
+    if exchanges in _BLOCKING:
+        return _1f1b(_BLOCKING[exchanges], SHORT_EXCHANGES)
+    return _interleaved(waits=True) if waits else SCHEDULES[name]
 
 
 def schedule_sizes(strategy: Strategy) -> dict[str, Number]:
@@ -299,7 +307,8 @@ def schedule_sizes(strategy: Strategy) -> dict[str, Number]:
     """
     group_size = strategy.microbatch_group_size_per_vp_stage or strategy.pp
     if strategy.schedule == "interleaved_zb" and strategy.microbatch_group_size_per_vp_stage is None:
-        group_size = strategy.microbatches // max(1, strategy.microbatches // strategy.pp)
+        at_once = strategy.microbatches // strategy.pipeline_flushes
+        group_size = at_once // max(1, at_once // strategy.pp)
     return {"pp": strategy.pp, "vpp": strategy.vpp, "m": strategy.microbatches, "group": group_size}
 
 
@@ -320,4 +329,5 @@ def check_schedule(strategy: Strategy) -> None:
         if condition.evaluate(sizes) < 0:
             given = ", ".join(f"{label}={sizes[key]}" for label, key in (("pp", "pp"), ("num_microbatches", "m")))
             grouped = f", microbatch_group_size_per_vp_stage={sizes['group']}" if schedule.chunks == "any" else ""
-            raise InputError(f"schedule={schedule.name} needs {words}; it has {given}{grouped}")
+            often = f", pipeline_flushes={strategy.pipeline_flushes}" if strategy.pipeline_flushes > 1 else ""
+            raise InputError(f"schedule={schedule.name} needs {words}{' a flush' if often else ''}; it has {given}{grouped}{often}")

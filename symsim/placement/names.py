@@ -66,7 +66,7 @@ def placement_of(strategy: Strategy) -> Placement:
     """The whole of what a strategy says to the compiler about where things lie. Axes of one rank are listed too."""
     dims, attention, whole = _dims(strategy)
     replicas = ("dp", *_context(strategy))
-    kept_whole = strategy.zero >= 2 and strategy.gradient_sync == "last_microbatch"
+    kept_whole = strategy.zero >= 2 and strategy.gradient_sync in ("every_flush", "last_microbatch")
     stores = {
         "parameters": replicas if strategy.zero == 3 else (),
         "gradients": replicas if strategy.zero >= 2 and not kept_whole else (),

@@ -67,13 +67,15 @@ def _fewest(name: str) -> int:
 def line_at_any(strategy: Strategy, stages: Iterable[Mapping[str, Number]], group: int) -> Line:
     """The stages of a strategy at whatever number of micro-batches: what is in flight bends where it passes a group, a round or twice
     the depth, and nowhere beyond."""
-    several = [1] if falls(schedule_of(strategy)) else [*range(1, 4 * strategy.pp + 2 * group), 1 << 20]
+    often = strategy.pipeline_flushes
+    several = [often] if falls(schedule_of(strategy)) else [*range(often, often * (4 * strategy.pp + 2 * group), often), often << 20]
     return line_of(strategy, stages, np.array(several), np.array([_group_of(strategy, n, group) for n in several]))
 
 
 def _group_of(strategy: Strategy, m: int, otherwise: int) -> int:
     if strategy.schedule == "interleaved_zb" and strategy.microbatch_group_size_per_vp_stage is None:
-        return m // max(1, m // strategy.pp)
+        at_once = m // strategy.pipeline_flushes
+        return at_once // max(1, at_once // strategy.pp)
     return otherwise
 
 

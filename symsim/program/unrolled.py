@@ -243,7 +243,8 @@ class _Unroller:
         follows["edp"] = floor(dense / (symbol("etp") * symbol("ep")))
         follows["world"] = dense * symbol("pp")
         if strategy.schedule == "interleaved_zb" and strategy.microbatch_group_size_per_vp_stage is None:
-            follows["group"] = floor(symbol("m") / maximum(1, floor(symbol("m") / symbol("pp"))))
+            at_once = symbol("m") / strategy.pipeline_flushes
+            follows["group"] = floor(at_once / maximum(1, floor(at_once / symbol("pp"))))
         if system is not None:
             follows |= {f"R_{j}": symbol("world") for j, tier in enumerate(system.network, 1) if tier.ranks == "all"}
             follows["Phi"] = symbol(f"Phi_{strategy.precision}")

@@ -35,7 +35,9 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
         return Section("The pipeline", (Paragraph(spans(said)), Equations(tuple(opening)), after))
     bubble = step.number("t_bubble")
     said = f": {schedule.meaning} "
-    waits = f". The slowest stage waits {seconds(bubble)}, {percent(bubble / step.number('t_step'))} of the step."
+    often = result.strategy.pipeline_flushes
+    waits = f", {often} times a step, each for a part of the micro-batches" if often > 1 else ""
+    waits += f". The slowest stage waits {seconds(bubble)}, {percent(bubble / step.number('t_step'))} of the step."
     waits += f" That is an estimate, {schedule.estimate}." if schedule.estimate else ""
     in_flight, facts = step.decided(schedule.in_flight)
     waits += " In place of maxima stands what is the largest here." if chosen or any(one for _, one in others) else ""
@@ -112,7 +114,8 @@ def picture(step: Step) -> Timeline:
     """The schedule at the slowest stage's seconds, in milliseconds; of very many micro-batches as many as can be drawn."""
     strategy = step.result.strategy
     sizes = schedule_sizes(strategy)
-    stages, chunks, group, asked = strategy.pp, strategy.vpp, int(sizes["group"]), strategy.microbatches
+    often = strategy.pipeline_flushes
+    stages, chunks, group, asked = strategy.pp, strategy.vpp, int(sizes["group"]), strategy.microbatches // often
     drawn = min(asked, max(4 * max(stages, group), _DRAWN // (stages * chunks) // group * group))
     numbers = step.result.step_numbers
     durations: dict[str, float] = {n: 1e3 * float(numbers[n]) for n in ("tf", "ti", "tw", "tr", "tc", "tfb") if n in numbers}
@@ -124,5 +127,6 @@ def picture(step: Step) -> Timeline:
     left = f" {drawn} of {exact(asked)} micro-batches are drawn." if drawn < asked else ""
     unequal = len({step.stage(n)["t_stage"] for n in step.result.line.first.values()}) > 1
     equal = "Every stage is drawn with the seconds of the slowest" if unequal else "Seconds of a stage"
-    said = f"One step of {schedule_of(strategy).name}. {equal}: {taken}.{left}"
+    whole = "One step" if often == 1 else f"One of the {often} times that a step fills and empties the pipeline,"
+    said = f"{whole} of {schedule_of(strategy).name}. {equal}: {taken}.{left}"
     return Timeline(spans(said), schedule_of(strategy).name, stages, drawn, chunks, durations, group)

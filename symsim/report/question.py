@@ -134,13 +134,15 @@ def batch(strategy: Strategy) -> str:
 
 def idle_pipeline(strategy: Strategy) -> str:
     """What to set where a step has fewer micro-batches than the pipeline has stages, so that some stage always waits; else nothing."""
-    pp, m = strategy.pp, strategy.microbatches
+    pp, often = strategy.pp, strategy.pipeline_flushes
+    m = strategy.microbatches // often
     if m >= pp:
         return ""
-    enough = 4 * pp
+    enough = 4 * pp * often
     whole = enough * strategy.micro_batch_size * strategy.dp
+    of = "a step" if often == 1 else "between two flushes"
     return (
-        f"{m} micro-batch{'es' if m > 1 else ''} a step keep{'s' if m == 1 else ''} at most {m} of {pp} pipeline stages busy: set num_microbatches "
+        f"{m} micro-batch{'es' if m > 1 else ''} {of} keep{'s' if m == 1 else ''} at most {m} of {pp} pipeline stages busy: set num_microbatches "
         f"(such as {enough}) or global_batch_size (such as {whole})."
     )
 

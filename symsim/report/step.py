@@ -55,7 +55,7 @@ AXES = {
 }
 WAITING = {"stragglers": "waiting for slower ranks", "lengths": "waiting for the longest rows"}
 ROUNDING = 1e-12
-_COMPARED = ((symbol("m"), symbol("pp")), (symbol("m"), symbol("group")))
+_COMPARED = ("pp", "group")
 
 
 @dataclass(frozen=True)
@@ -158,8 +158,9 @@ class Step:
     @cached_property
     def holding(self) -> tuple[tuple[Expr, Expr], ...]:
         """Of what formulas of a pipeline compare, (larger or equal, the other) as they are here."""
-        sizes = schedule_sizes(self.result.strategy)
-        return tuple((a, b) for a, b in _COMPARED if self.depth > 1 and a.evaluate(sizes) >= b.evaluate(sizes))
+        sizes, at_once = schedule_sizes(self.result.strategy), symbol("m") / self.result.strategy.pipeline_flushes
+        enough = (name for name in _COMPARED if self.depth > 1 and at_once.evaluate(sizes) >= sizes[name])
+        return tuple((at_once, symbol(name)) for name in enough)
 
     def decided(self, expression: Expr) -> tuple[Expr, list[tuple[Expr, Expr]]]:
         """The expression where `holding` does, and what of that decided something."""

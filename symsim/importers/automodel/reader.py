@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
 from symsim.importers.adapted import four_bits, frozen_decoder, stored_base
+from symsim.importers.automodel.sharding import sharded
 from symsim.importers.automodel.tables import SECTIONS, SILENT
 from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.fsdp import narrow_gathers
@@ -20,11 +21,11 @@ from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.losses import liger_modules
 from symsim.importers.optimizers import OPTIMIZERS, of_class
+from symsim.importers.pytorch_pipeline import SCHEDULES, add_groups, add_rounds
 from symsim.importers.ranks import NODE, known_variables, variable, world_size
 from symsim.importers.rules import parts_apart, settle, split_sequence
 from symsim.importers.sections import of_sections, referred, under
 from symsim.importers.targets import excluded, targets, without
-from symsim.importers.torchtitan.reader import EMPTIED, SCHEDULES
 from symsim.importers.trainer import OTHER_MODELS
 from symsim.importers.weights import model_of
 from symsim.inputs.hf.reader import read_config
@@ -44,15 +45,6 @@ _LIGER = "model.use_liger_kernel"
 _DEPTHS = [f"model.{name}num_nextn_predict_layers" for name in ("", "config.", "text_config.")]
 _DEPTHS += ["model.text_config.num_mtp_modules", "model.text_config.mtp_num_hidden_layers"]
 _DISPATCHERS = {"torch": None, "deepep": "deepep", "uccl_ep": "deepep", "hybridep": "hybridep", "mok": "mok"}
-_STRATEGIES = {"fsdp2": "fsdp2", "megatron_fsdp": "megatron_fsdp", "ddp": "ddp"}
-_MANAGERS = {
-    "FSDP2Manager": "fsdp2",
-    "FSDP2Config": "fsdp2",
-    "MegatronFSDPManager": "megatron_fsdp",
-    "NVFSDPManager": "megatron_fsdp",
-    "DDPManager": "ddp",
-}
-_PIPELINE = "with a pipeline parameters are kept after backward and gradients reduced once, when the last micro-batch has come back"
 _RECIPES = {"mxfp8": "mxfp8", "block": "blockwise", "current": "tensorwise"}
 _PIECES = "fp32 copies of the logits of a chunk at a time, kept in 2 bytes each: up to 8 of 12 bytes a logit less at the peak"
 # transformers.models.qwen3_moe.configuration_qwen3_moe.Qwen3MoeConfig
@@ -76,7 +68,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _precision(keys, strategy)
     _batch(keys, strategy, options)
     _pipeline(keys, strategy, architecture)
-    _sharded(keys, strategy, assumptions)
+    sharded(keys, strategy, assumptions)
     _update(keys, strategy, assumptions)
     _checkpoints(keys, strategy)
     _adapters(keys, strategy, architecture)
@@ -336,9 +328,9 @@ def _pipeline(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
     if local % part:
         raise keys.wrong("step_scheduler.local_batch_size", f"a multiple of pp_microbatch_size, {part}")
     rounds = strategy["num_microbatches"]
-    strategy |= {"micro_batch_size": part, "num_microbatches": local // part * rounds}
-    if rounds > 1:
-        keys.note("step_scheduler.global_batch_size", "not_modelled", "num_microbatches", EMPTIED.format(rounds, rounds - 1))
+    strategy |= {"micro_batch_size": part, "num_microbatches": local // part}
+    add_rounds(keys, "step_scheduler.global_batch_size", strategy, rounds)
+    add_groups(strategy)
     _stages(keys, strategy, architecture)
 
 
@@ -355,41 +347,6 @@ def _stages(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | 
     strategy["pipeline_model_parallel_layout"] = "|".join(["E" + parts[0], *parts[1:-1], f"{parts[-1]}{depths}L"])
     why = f"{each} or {each + 1} layers a stage"
     keys.rows["stages"] = Entry("stages", "(default)", "derived", "pipeline_model_parallel_layout", why)
-
-
-def _sharded(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:
-    kind = keys.choice("distributed.strategy", _STRATEGIES, None, to="zero")
-    manager = str(keys.given["distributed._target_"].value).rpartition(".")[2] if "distributed._target_" in keys.given else ""
-    if kind is None:
-        kind = _MANAGERS.get(manager, "fsdp2")
-    again = keys.flag("distributed.reshard_after_forward", True, to="reshard_after_forward")
-    again = keys.flag("parallelizer.reshard_after_forward", again, to="reshard_after_forward")
-    experts = keys.flag("distributed.moe.reshard_after_forward", again, to="reshard_after_forward", why="units of experts and of the rest alike here")
-    stage = keys.integer("distributed.zero_dp_strategy", 3, to="zero")
-    waits = keys.flag("distributed.defer_fsdp_grad_sync", True, to="gradient_sync")
-    overlaps = [keys.flag(f"distributed.{name}", True, to=name) for name in ("overlap_grad_reduce", "overlap_param_gather")]
-    if keys.flag("distributed.average_in_collective", False, to="assume.gradient_scaling"):
-        assumptions["gradient_scaling"] = "collective"
-    keys.number("distributed.bucket_cap_mb", None, to="ddp_bucket_size")
-    if kind == "ddp" or strategy["dp"] * strategy["cp"] == 1:
-        strategy |= {"zero": 0, "overlap_grad_reduce": True}
-        strategy.pop("num_distributed_optimizer_instances", None)
-        return
-    strategy["zero"] = min(stage, 3) if kind == "megatron_fsdp" else 3
-    if strategy["zero"] < 3:
-        strategy |= {"overlap_grad_reduce": overlaps[0], "overlap_param_gather": overlaps[0] and overlaps[1]}
-        return
-    if not again or not experts:
-        strategy["reshard_after_forward"] = False
-    if strategy["pp"] > 1 and kind == "fsdp2":
-        # torch.distributed.pipelining stage.py backward_maybe_with_nosync
-        strategy |= {"reshard_after_backward": False, "gradient_sync": "last_microbatch"}
-        keys.note("distributed.strategy", "derived", "zero, reshard_after_backward, gradient_sync", _PIPELINE)
-    elif strategy["num_microbatches"] > 1 and waits and kind == "fsdp2":
-        strategy["gradient_sync"] = "last_microbatch"
-        if "distributed.defer_fsdp_grad_sync" not in keys.given:
-            keys.note("distributed.defer_fsdp_grad_sync", "derived", "gradient_sync", "gradients wait unsharded for the last micro-batch, by default")
-    assumptions["fsdp_parameters"] = "both" if kind == "megatron_fsdp" else "main"
 
 
 def _update(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -> None:

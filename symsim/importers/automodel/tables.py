@@ -71,7 +71,6 @@ SILENT: dict[str, Silent] = {
     ),
     **silent("no_cost_effect", "types of what passes between units", _of("distributed.mp_policy", "_target_ cast_forward_inputs output_dtype")),
     **silent("not_modelled", _ROUTER, _of("distributed.moe", "ignore_router_for_ac")),
-    **silent("no_cost_effect", "the outermost unit: embedding, head and final norm together or apart", _of("distributed.moe", "wrap_outer_model")),
     **silent("not_modelled", "the head's product in fp32: its rate instead of that of 16 bits", _of("distributed.moe", "lm_head_precision")),
     **silent(
         "no_cost_effect",
@@ -96,7 +95,6 @@ SILENT: dict[str, Silent] = {
         ),
     ),
     **silent("no_cost_effect", "experts' loads are equal here", "model.backend.fake_balanced_gate"),
-    **silent("no_cost_effect", "units of FSDP for experts apart: as many bytes", "model.backend.enable_fsdp_optimizations"),
     **silent("no_cost_effect", "the router's product and scores in 4 bytes: below 1 % of a step", "model.backend.gate_precision"),
     **silent("not_modelled", "one kernel a compiled part", "model.backend.compile_attn distributed.enable_compile"),
     **silent("no_cost_effect", "the weight of a loss", "model.mtp_loss_scaling_factor model.router_aux_loss_coef"),

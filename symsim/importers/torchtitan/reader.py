@@ -18,6 +18,7 @@ from symsim.importers.fsdp import HOST_PARAMETERS, host_states, narrow_gathers
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
 from symsim.importers.optimizers import OPTIMIZERS
+from symsim.importers.pytorch_pipeline import SCHEDULES, add_groups, add_rounds
 from symsim.importers.ranks import NODE, known_variables, world_size
 from symsim.importers.rules import settle
 from symsim.importers.sections import of_sections, under
@@ -39,17 +40,6 @@ if TYPE_CHECKING:
     from symsim.importers.reading import Options
     from symsim.inputs.architecture import Architecture
 
-EMPTIED = "the pipeline empties {} times a step there, once here: {} bubbles more"
-"""Of schedules that run once for every round of accumulated gradients."""
-SCHEDULES = {
-    "1f1b": ("1f1b", 1),
-    "gpipe": ("gpipe", 1),
-    "interleaved1f1b": ("interleaved", 2),
-    "loopedbfs": ("looped_bfs", 2),
-    "interleavedzerobubble": ("interleaved_zb", 2),
-    "zbvzerobubble": ("zbv", 2),
-    "dualpipev": ("dualpipev", 2),
-}
 _EXCHANGES = {"standard": None, "minimal_async_ep": None, "deepep": "once_per_node", "hybridep": "once_per_node"}
 _RECIPES = {"nvfp4": "nvfp4", "mx": "mxfp8", "float8": "tensorwise"}
 _WHOLE_STAGES = "with a pipeline parameters are kept after backward and gradients reduced once, when the last micro-batch has come back"
@@ -86,6 +76,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     deterministic(keys, assumptions, "training.deterministic", "debug.deterministic")
     _batch(keys, strategy)
     _pipeline(keys, strategy, architecture)
+    add_groups(strategy)
     _update(keys, strategy, assumptions)
     _recomputed(keys, strategy, assumptions, architecture)
     _quantised(keys, strategy)
@@ -284,10 +275,9 @@ def _batch(keys: Keys, strategy: dict[str, Any]) -> None:
     if local % part:
         key = "training.batch_size" if "training.batch_size" in keys.given else "training.local_batch_size"
         raise keys.wrong(key, f"a multiple of parallelism.pipeline_parallel_microbatch_size, {part}")
-    strategy |= {"micro_batch_size": part, "num_microbatches": local // part * rounds}
+    strategy |= {"micro_batch_size": part, "num_microbatches": local // part}
     keys.note("training.local_batch_size", to="num_microbatches", why="cut into the pipeline's micro-batches")
-    if rounds > 1:
-        keys.note("training.global_batch_size", "not_modelled", "num_microbatches", EMPTIED.format(rounds, rounds - 1))
+    add_rounds(keys, "training.global_batch_size", strategy, rounds)
 
 
 def _pipeline(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:

@@ -1,0 +1,134 @@
+"""Pipelines that empty several times a step, for a part of the micro-batches each."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from schedule_cases import equal_stages, held, inexact, refused, sizes
+
+import symsim
+from symsim.errors import InputError
+from symsim.inputs.strategy import Strategy
+from symsim.lowering.checks import check
+from symsim.pipeline.flushes import flushed
+from symsim.pipeline.orders import order, replay
+from symsim.pipeline.schedules import SCHEDULES, schedule_of, schedule_sizes
+from symsim.report.timeline import MERAK
+
+OF_STAGES = {"pp": 4, "dp": 4, "zero": 3, "reshard_after_backward": False, "fusion": "compile", "num_microbatches": 16}
+WHOLE = {**OF_STAGES, "gradient_sync": "last_microbatch"}
+EMPTIED = {**OF_STAGES, "gradient_sync": "every_flush", "pipeline_flushes": 2}
+HALF = {**OF_STAGES, "gradient_sync": "last_microbatch", "num_microbatches": 8}
+
+
+def made(strategy: dict[str, Any], model: str = "llama3-8b", **more: Any) -> Any:
+    return symsim.derive(model, strategy, system="h100-sxm", **more)
+
+
+@settings(max_examples=120)
+@given(st.data())
+def test_closed_form_is_the_replay_of_orders_one_after_the_other(data: st.DataObject) -> None:
+    """Each rank begins the next run as soon as it is free; what it holds is a run's."""
+    name = data.draw(st.sampled_from(sorted(set(SCHEDULES) - set(MERAK))))
+    p, times = data.draw(st.integers(2, 6)), data.draw(st.integers(2, 4))
+    v = data.draw(st.integers(2, 3)) if SCHEDULES[name].chunks == "any" else int(SCHEDULES[name].chunks)
+    m = data.draw(st.integers(1, 14))
+    one = sizes(p, m, v, data.draw(st.integers(p, p + 2)))
+    if refused(SCHEDULES[name], one):
+        return
+    quarters = st.integers(2, 12).map(lambda n: Fraction(n, 4))
+    f, x, w = data.draw(quarters), data.draw(quarters), data.draw(quarters)
+    c = data.draw(st.sampled_from([Fraction(0), Fraction(1, 8)]))
+    length = {"F": f, "B": x + w, "I": x, "W": w}
+    entries = order(name, p, m, v, one["group"])
+    rows = tuple(tuple(tuple(o._replace(microbatch=o.microbatch + k * m) for o in slot) for k in range(times) for slot in row) for row in entries)
+    replayed = max(t.end for t in replay(rows, lambda o: length[o.kind], c, pair=lambda _: f + x + w))
+    values = one | {"m": m * times} | equal_stages(p, v, f, x, w, Fraction(0), c, f + x + w)
+    schedule = flushed(SCHEDULES[name], times)
+    if inexact(SCHEDULES[name], {**values, "m": m}) is None:
+        known = name in ("gpipe", "1f1b", "zb_h2") or (name in ("zb_h1", "zbv") and m >= 2 * p - 1)
+        makespan = schedule.makespan.evaluate(values)
+        assert makespan == replayed if known else makespan >= replayed
+        assert makespan <= times * SCHEDULES[name].makespan.evaluate({**values, "m": m})
+    for rank, peak in enumerate(held(entries)):
+        assert schedule.in_flight.evaluate(values | {"i": rank}) == peak.whole
+
+
+@pytest.mark.parametrize("name", ["1f1b", "gpipe"])
+def test_a_step_of_two_flushes_is_two_of_half_the_micro_batches_and_one_update(name: str) -> None:
+    two, one = (made({**strategy, "schedule": name}).step_numbers for strategy in (EMPTIED, HALF))
+    for part in ("t_pipeline", "t_bubble", "exposed_fsdp", "exposed_pp", "e_dp"):
+        assert two[part] == pytest.approx(2 * one[part], rel=1e-12) and two[part] > 0
+    assert two["t_opt"] == one["t_opt"]
+    assert made({**WHOLE, "schedule": name}).value("time.step") < made({**EMPTIED, "schedule": name}).value("time.step")
+
+
+def test_gradients_are_reduced_and_parameters_gathered_as_the_pipeline_empties() -> None:
+    counts = {}
+    for strategy in (WHOLE, EMPTIED, {**EMPTIED, "gradient_sync": "last_microbatch"}):
+        result = made(strategy)
+        stage = result.stages[1]
+        sent = [m for m in result.stage_messages(stage) if m.axis == "dp_cp" and m.per == "step"]
+        found = {m.op: m.count.evaluate(result.stage_numbers(stage)) for m in sent}
+        counts[len(counts)] = found["reduce_scatter"], found["all_gather"]
+    assert counts[1] == tuple(2 * n for n in counts[0]) and counts[2] == counts[0]
+
+
+def test_sums_of_the_flushes_before_lie_beside_whole_gradients() -> None:
+    """In shards, in fp32; with one micro-batch a flush too."""
+    emptied, whole, alone = made(EMPTIED), made(WHOLE), made({**EMPTIED, "num_microbatches": 2})
+    for stage in range(4):
+        more, less, one = (result.stage_numbers(result.stages[stage]) for result in (emptied, whole, alone))
+        assert more["M_stage_gradients"] - less["M_stage_gradients"] == less["M_stage_gradients"] / 4
+        assert more["M_stage_peak"] - less["M_stage_peak"] == less["M_stage_gradients"] / 4
+        assert one["M_stage_gradients"] == more["M_stage_gradients"]
+
+
+def test_rows_of_several_lengths_are_waited_for_in_every_flush() -> None:
+    lengths = {"document_lengths": "lognormal:1000+1"}
+    for zero in (3, 0):
+        two, one = (made({**s, **lengths, "zero": zero, "reshard_after_backward": zero == 0}).step_numbers for s in (EMPTIED, HALF))
+        assert two["exposed_lengths"] == pytest.approx(2 * one["exposed_lengths"], rel=1e-12) and two["exposed_lengths"] > 0
+
+
+def test_further_forwards_fill_the_pipeline_as_often() -> None:
+    two, one = (made({**s, "reference_models": 1}).step_numbers["t_further"] for s in (EMPTIED, HALF))
+    assert two == pytest.approx(2 * one, rel=1e-12)
+
+
+def test_a_sweep_knows_it() -> None:
+    found = symsim.sweep("llama3-8b", {"pipeline_flushes": [1, 2, 4, 16], "num_microbatches": [16, 24, 32]}, EMPTIED, "h100-sxm").rows
+    assert len(found["time.step"]) == 11
+    for times, count, step, peak in zip(*(found[n] for n in ("pipeline_flushes", "num_microbatches", "time.step", "memory.peak"))):
+        again = made({**EMPTIED, "pipeline_flushes": int(times), "num_microbatches": int(count)})
+        assert (step, peak) == pytest.approx((again.value("time.step"), again.value("memory.peak")), rel=1e-12)
+
+
+@pytest.mark.parametrize(("micro", "group"), [(20, 5), (24, 4), (6, 3)])
+def test_rounds_of_interleaved_zb_are_of_a_flush(micro: int, group: int) -> None:
+    strategy = Strategy(pp=4, vpp=2, num_microbatches=micro, schedule="interleaved_zb", pipeline_flushes=2)
+    assert schedule_sizes(strategy)["group"] == group
+    assert schedule_of(strategy).in_flight.evaluate({**schedule_sizes(strategy), "i": 0}) == schedule_of(
+        strategy.model_copy(update={"num_microbatches": micro // 2, "pipeline_flushes": 1})
+    ).in_flight.evaluate({"pp": 4, "vpp": 2, "m": micro // 2, "group": group, "i": 0})
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"pp": 1}, "pipeline_flushes=2 needs pp above 1"),
+        ({"num_microbatches": 9}, "pipeline_flushes=2 does not divide num_microbatches=9; valid: 1, 3, 9"),
+        ({"gradient_sync": "every_group", "vpp": 2}, "give gradient_sync=every_flush"),
+        ({"defer_embedding_wgrad_compute": True, "fusion": "te"}, "defer_embedding_wgrad_compute=true of Megatron-Core's; give one of them"),
+        ({"vpp": 2, "num_microbatches": 12}, r"vpp=2 needs the micro-batches of a flush \(6\) to be a multiple of pp=4"),
+        ({"schedule": "zb_h2", "num_microbatches": 8}, "needs num_microbatches of 2\\*pp - 1 or more a flush; it has pp=4, num_microbatches=8, "),
+        ({"vpp": 2, "microbatch_group_size_per_vp_stage": 9}, "should lie between pp=4 and num_microbatches=16/2"),
+    ],
+)
+def test_what_cannot_be_is_a_sentence(more: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        check(symsim.load_model("llama3-8b"), Strategy(**{**EMPTIED, **more}))
