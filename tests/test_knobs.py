@@ -202,6 +202,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "overlap_moe_expert_parallel_comm": (MLA, {"ep": 8}, True),
     "delay_wgrad_compute": (MLA, {"ep": 64, "overlap_moe_expert_parallel_comm": True, "moe_router_dtype": "fp32"}, True),
     "defer_embedding_wgrad_compute": (DENSE, {"pp": 4, "num_microbatches": 8}, True),
+    "pipeline_flushes": (DENSE, {"pp": 4, "num_microbatches": 8}, 2),
     "wgrad_deferral_limit": (DENSE, {"pp": 4, "num_microbatches": 8, "defer_embedding_wgrad_compute": True}, 2),
     "attention_sparse_ratio": (DENSE, {}, 0.5),
     "overlap_dispatch_backward_with_experts_wgrad": (MLA, {"ep": 8}, True),
