@@ -29,10 +29,18 @@ def made(strategy: dict[str, Any], model: str = "llama3-8b", **more: Any) -> Any
     return symsim.derive(model, strategy, system="h100-sxm", **more)
 
 
+def seconds_of_runs(name: str, one: dict[str, Any], times: int, length: dict[str, Fraction], message: Fraction = Fraction(0)) -> Fraction:
+    """Of the schedule's order as often after itself on every rank, which begins the next run as soon as it is free."""
+    m = int(one["m"])
+    entries = order(name, int(one["pp"]), m, int(one["vpp"]), int(one["group"]))
+    rows = tuple(tuple(tuple(o._replace(microbatch=o.microbatch + k * m) for o in slot) for k in range(times) for slot in row) for row in entries)
+    return max(t.end for t in replay(rows, lambda o: length[o.kind], message, pair=lambda _: length["F"] + length["B"]))
+
+
 @settings(max_examples=120)
 @given(st.data())
 def test_closed_form_is_the_replay_of_orders_one_after_the_other(data: st.DataObject) -> None:
-    """Each rank begins the next run as soon as it is free; what it holds is a run's."""
+    """What a rank holds is a run's."""
     name = data.draw(st.sampled_from(sorted(set(SCHEDULES) - set(MERAK))))
     p, times = data.draw(st.integers(2, 6)), data.draw(st.integers(2, 4))
     v = data.draw(st.integers(2, 3)) if SCHEDULES[name].chunks == "any" else int(SCHEDULES[name].chunks)
@@ -43,19 +51,28 @@ def test_closed_form_is_the_replay_of_orders_one_after_the_other(data: st.DataOb
     quarters = st.integers(2, 12).map(lambda n: Fraction(n, 4))
     f, x, w = data.draw(quarters), data.draw(quarters), data.draw(quarters)
     c = data.draw(st.sampled_from([Fraction(0), Fraction(1, 8)]))
-    length = {"F": f, "B": x + w, "I": x, "W": w}
-    entries = order(name, p, m, v, one["group"])
-    rows = tuple(tuple(tuple(o._replace(microbatch=o.microbatch + k * m) for o in slot) for k in range(times) for slot in row) for row in entries)
-    replayed = max(t.end for t in replay(rows, lambda o: length[o.kind], c, pair=lambda _: f + x + w))
     values = one | {"m": m * times} | equal_stages(p, v, f, x, w, Fraction(0), c, f + x + w)
     schedule = flushed(SCHEDULES[name], times)
     if inexact(SCHEDULES[name], {**values, "m": m}) is None:
+        replayed = seconds_of_runs(name, one, times, {"F": f, "B": x + w, "I": x, "W": w}, c)
         known = name in ("gpipe", "1f1b", "zb_h2") or (name in ("zb_h1", "zbv") and m >= 2 * p - 1)
         makespan = schedule.makespan.evaluate(values)
         assert makespan == replayed if known else makespan >= replayed
         assert makespan <= times * SCHEDULES[name].makespan.evaluate({**values, "m": m})
-    for rank, peak in enumerate(held(entries)):
+    for rank, peak in enumerate(held(order(name, p, m, v, one["group"]))):
         assert schedule.in_flight.evaluate(values | {"i": rank}) == peak.whole
+
+
+@pytest.mark.parametrize("name", ["zb_h2", "zbv"])
+def test_no_barrier_is_between_two_runs(name: str) -> None:
+    f, x, w = Fraction(10), Fraction(12), Fraction(8)
+    v = int(SCHEDULES[name].chunks)
+    one = sizes(4, 12, v)
+    values = {**one, "m": 36} | equal_stages(4, v, f, x, w)
+    made = flushed(SCHEDULES[name], 3)
+    assert made.makespan.evaluate(values) == seconds_of_runs(name, one, 3, {"F": f, "B": x + w, "I": x, "W": w})
+    assert made.makespan.evaluate(values) < 3 * SCHEDULES[name].makespan.evaluate({**values, "m": 12})
+    assert made.without_barrier.bubble.evaluate(values) == 3 * SCHEDULES[name].apart.evaluate({**values, "m": 12})
 
 
 @pytest.mark.parametrize("name", ["1f1b", "gpipe"])

@@ -354,7 +354,16 @@ PIPELINE = (
         ),
         ("zb_h1 takes p - 1 weight gradients out of the bubble", "minimum(m - 1, p - 1) * tw", "minimum(m - 1, p) * tw", "schedules.py"),
         ("zb_h2 twice as many", "fill_f + fill_i - 2 * (p - 1) * tw", "fill_f + fill_i - (p - 1) * tw", "schedules.py"),
-        ("interleaved_zb runs m // p rounds", "strategy.microbatches // max(1, strategy.microbatches // strategy.pp)", "strategy.pp", "schedules.py"),
+        ("interleaved_zb runs m // p rounds", "at_once // max(1, at_once // strategy.pp)", "strategy.pp", "schedules.py"),
+    )
+    + of(
+        "pipeline/flushes.py",
+        ("no barrier between two flushes", '(times - 1) * part["apart"] + part["bubble"]', 'times * part["bubble"]', "flushes.py"),
+        ("a flush has its part of the micro-batches", 'symbol("m") / times', 'symbol("m")', "flushes.py"),
+    )
+    + of(
+        "cost/memory_static.py",
+        ("shards of gradients that were reduced lie beside whole ones", "ends(strategy) > 1 and", "ends(strategy) > 99 and", "flushes.py"),
     )
     + of(
         "pipeline/schedules_v.py",
