@@ -133,6 +133,11 @@ def symsim_system(name: str) -> Path:
         (lambda: symsim.write_report("llama3-8b", "a.md"), "write_report\\('llama3-8b', 'a.md'\\): what derive returns"),  # type: ignore[arg-type]
         (lambda: symsim.derive("gpt2").value(None), "None is no name: text such as 'time.step'"),  # type: ignore[arg-type]
         (lambda: symsim.derive("gpt2").formula("N").given(3), "3 is no fact: text such as 'g = a'"),  # type: ignore[arg-type]
+        (lambda: symsim.derive("gpt2", "tp=2", "h100-sxm"), "assumptions is 'h100-sxm'; a mapping .* a system is system='h100-sxm'"),  # type: ignore[arg-type]
+        (lambda: symsim.derive("gpt2").ask(3), "3 is no question: text such as 'largest s where"),  # type: ignore[arg-type]
+        (lambda: symsim.compile("gpt2", free=5), "free is 5; names of arguments are needed"),  # type: ignore[arg-type]
+        (lambda: symsim.sweep("gpt2", {"tp": [1]}, columns=5), "columns is 5; names of quantities are needed"),  # type: ignore[arg-type]
+        (lambda: symsim.sweep("gpt2", {"tp": [1]}, pareto=["world", 3]), "pareto is \\['world', 3\\]; names"),  # type: ignore[list-item]
         (lambda: symsim.derive("gpt2").formula("N").to(drop_below=2), "--drop-below 2: a share is needed"),
         (lambda: symsim.derive("gpt2").formula("N").to(inline="N_head,"), "names of definitions by commas"),
     ],

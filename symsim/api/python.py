@@ -70,6 +70,11 @@ def derive(
     Traceback (most recent call last):
     symsim.errors.InputError: tp=3 does not divide num_attention_heads=32; valid: 1, 2, 4, 8, 16, 32
     """
+    if not isinstance(assumptions, Mapping | None):
+        given = cut(repr(assumptions))
+        raise InputError(
+            f"assumptions is {given}; a mapping of names to values is needed, such as {{'causal': 'half'}}; a system is system='h100-sxm'"
+        )
     if isinstance(model, Architecture):
         model = as_named(model)
     else:
@@ -124,6 +129,8 @@ def compile(
     from symsim.program.base import read_base
     from symsim.program.module import compile_module, free_names
 
+    if not isinstance(free, Sequence | None):
+        raise InputError(f"free is {cut(repr(free))}; names of arguments are needed, such as ['b', 's']")
     names = free_names(free) if isinstance(free, str) or free is None else list(free)
     machine = path_of(system, "the system") if system is not None else None
     return compile_module(read_base(model_of(model), strategy_of(strategy), machine, overrides or {}), names)

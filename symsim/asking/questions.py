@@ -32,6 +32,8 @@ _EQUAL = re.compile(r"(?<![<>=!])==?(?!=)")
 
 def ask(result: Evaluation, question: str) -> Answer:
     """The answer to one question; InputError says what does not read, or what there is not."""
+    if not isinstance(question, str):
+        raise InputError(f"{cut(repr(question))} is no question: text such as 'largest s where M_peak <= 80 GiB' is")
     text = " ".join(question.split())
     verb, _, rest = text.partition(" ")
     if verb == "elasticity":

@@ -146,6 +146,9 @@ def sweep(
         if not isinstance(text, str):
             raise InputError(f"an axis is a text such as tp=1,2,4, or an entry of a mapping such as {{'tp': [1, 2, 4]}}, not {cut(str(text))}")
     asked = [where] if isinstance(where, str) else list(where)
+    for what, names in (("columns", columns), ("pareto", pareto)):
+        if not isinstance(names, Sequence | None) or not all(isinstance(name, str) for name in names or ()):
+            raise InputError(f"{what} is {cut(repr(names))}; names of quantities are needed, such as ['time.step', 'memory.peak']")
     shown, both = (given if isinstance(given, str) or given is None else ",".join(given) for given in (columns, pareto))
     if not isinstance(by, str | None) or not isinstance(top, int | np.integer | None):
         raise InputError(f"by={cut(repr(by))}, top={cut(repr(top))}: the name of a quantity and a number of points are needed")
