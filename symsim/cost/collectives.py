@@ -122,12 +122,13 @@ class Network:
         collective: Rule | None = None,
         moe: Moe | None = None,
         one_ring: bool = False,
+        in_turn: bool = False,
     ):
         """once_per_unit: tokens of an expert exchange enter every unit of the tier below once, however many of their
         experts are there (assumption moe_exchange), and at most `node_limit` units (moe_router_group_topk). collective: seconds of a
         message by another rule. moe: whose tokens kernels of a dispatcher exchange (moe_token_dispatcher_type=flex).
-        one_ring: what zero=3 gathers and scatters (assumption fsdp_rings)."""
-        self.one_ring = one_ring
+        one_ring: what zero=3 gathers and scatters (assumption fsdp_rings). in_turn: a token's experts stand in a row (assumption expert_load)."""
+        self.one_ring, self.in_turn = one_ring, in_turn
         self.moe, self.strategy = moe, strategy
         self.node_limit, self.collective = node_limit, collective
         self.book, self.system, self.once_per_unit = book, system, once_per_unit
@@ -138,7 +139,7 @@ class Network:
 
     @property
     def stands_on(self) -> tuple[Any, ...]:
-        return self.one_ring, self.moe, self.node_limit, self.once_per_unit
+        return self.one_ring, self.moe, self.node_limit, self.once_per_unit, self.in_turn
 
     def forget(self) -> None:
         """What it found; a pass that is traced finds all that it needs itself."""
@@ -241,8 +242,9 @@ class Network:
             share = (self._members(message.axis, j) - self._members(message.axis, j - 1)) / n
             if self.once_per_unit and message.axis == "ep" and j > 1:
                 units = n / self._members(message.axis, j - 1)
-                reached = units if self.node_limit is None else minimum(units, self.node_limit)
-                share = share * minimum(1, reached / symbol("K"))
+                most = maximum(1, units * symbol("K") / symbol("E")) if self.in_turn else units
+                most = most if self.node_limit is None else minimum(most, self.node_limit)
+                share = share * minimum(1, most / symbol("K"))
             parts.append(share * self._rate(message, j).expr)
         return self._worst(message, parts)
 
@@ -251,10 +253,10 @@ class Network:
         arrived = Quantity(message.larger_bytes, BYTE)
         backend, axis, parts = self.strategy.moe_flex_dispatcher_backend, message.axis, []
         everywhere = product(a.degree for a in self.groups[axis])
-        to_ranks = reached(moe, everywhere)
+        to_ranks = reached(moe, everywhere, self.in_turn)
         for j in self.tiers:
             inside, below = self._members(axis, j), self._members(axis, j - 1)
-            often = reached(moe, everywhere / below) if j > 1 else to_ranks
+            often = reached(moe, everywhere / below, self.in_turn) if j > 1 else to_ranks
             if j > 1 and self.node_limit is not None:
                 often = minimum(often, self.node_limit)
             share = self._table("exchange", "eta", backend, axis, j)

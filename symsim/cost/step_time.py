@@ -92,7 +92,9 @@ def network_of(book: Derivation, system: System, lowered: Lowered) -> Network:
     moe = experts if experts and strategy.moe_token_dispatcher_type == "flex" else None
     limit = experts.moe_router_group_topk if experts and (once or moe) else None
     ring = strategy.zero == 3 and lowered.profile.assumptions["fsdp_rings"] == "one"
-    return Network(book, system, strategy, lowered.mesh, once_per_unit=once, node_limit=limit, copies=copies, collective=rule, moe=moe, one_ring=ring)
+    turns = (once or moe is not None) and lowered.profile.assumptions["expert_load"] == "in_turn"
+    rules = {"once_per_unit": once, "node_limit": limit, "copies": copies, "collective": rule, "moe": moe, "one_ring": ring, "in_turn": turns}
+    return Network(book, system, strategy, lowered.mesh, **rules)
 
 
 def check_system(system: System, strategy: Strategy) -> None:

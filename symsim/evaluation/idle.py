@@ -214,7 +214,7 @@ def _nothing_beside_the_sum(result: Evaluation, other: Strategy) -> bool:
 def _loss_of_the_module(result: Evaluation, other: Strategy) -> bool:
     """Whether PyTorch's own loss stands behind the output layer, which has no forms."""
     named = {result.strategy.cross_entropy_fusion, other.cross_entropy_fusion}
-    return result.strategy.fusion != "te" and named.isdisjoint({*LINEAR_LOSSES, *BY_PIECES})
+    return result.strategy.fusion != "te" and named.isdisjoint({*LINEAR_LOSSES, *BY_PIECES, "torch"})
 
 
 def _hides_nothing(what: str) -> Callable[[Evaluation, Strategy], bool]:

@@ -251,16 +251,19 @@ def eager_cross_entropy(k: Kernels, op: Op) -> None:
     if k.profile.strategy.cross_entropy_fusion == COMPILED:
         _compiled_loss(k, op, logits)
         return
-    if op.of(CrossEntropy).upcast and chunks != list(whole):
+    narrow = k.profile.strategy.cross_entropy_fusion == "torch" or not op.of(CrossEntropy).upcast
+    if not narrow and chunks != list(whole):
         logits = run(k, "cast", [logits], chunks, "fp32")
-    elif op.of(CrossEntropy).upcast:
-        logits = cast(k, logits, "fp32")
-    rows = k.dims_of(target)
+    torch_loss(k, op, logits if narrow else cast(k, logits, "fp32"), whole, chunks != list(whole))
+
+
+def torch_loss(k: Kernels, op: Op, logits: str, whole: list[str], in_chunks: bool = False) -> None:
+    """log_softmax and nll_loss of logits, in their type. in_chunks: backward makes their gradient chunk by chunk, else like the kept result."""
+    rows = k.dims_of(op.inputs[1])
     extra = [k.make("log_softmax", whole, k.tensors[logits].dtype, "index"), k.make("total_weight", [], k.tensors[logits].dtype, "index")]
     exchanges = [("all_reduce", 1, "fp32", w) for w in ("maximum", "sum of exponentials", "loss")] if "V" in k.dims_of(logits) else []
-    inside = [logits] if chunks != list(whole) else extra[:1]
-    attrs = CrossEntropy(exchanges=tuple(exchanges), rows=rows, inside=tuple(inside))
-    k.emit("cross_entropy", [logits, target], [*op.outputs, *extra], saves=[*extra, target], attrs=attrs)
+    attrs = CrossEntropy(exchanges=tuple(exchanges), rows=rows, inside=(logits if in_chunks else extra[0],))
+    k.emit("cross_entropy", [logits, op.inputs[1]], [*op.outputs, *extra], saves=[*extra, op.inputs[1]], attrs=attrs)
 
 
 def _by_pieces(k: Kernels, logits: str, pieces: int) -> None:

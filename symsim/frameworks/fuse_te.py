@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from symsim.frameworks import alternating, streams
-from symsim.frameworks.fuse_eager import eager_activation, eager_norm
+from symsim.frameworks.fuse_eager import eager_activation, eager_norm, torch_loss
 from symsim.frameworks.fuse_te_experts import fused_experts, joined_experts, probabilities_at_combine, te_combine, te_dispatch, te_grouped
 from symsim.frameworks.kernels import (
     INDEXER,
@@ -29,7 +29,7 @@ from symsim.frameworks.kernels import (
 )
 from symsim.frameworks.narrow import STORED, dropping, narrowed, narrowed_attention, store
 from symsim.frameworks.padding import PADDING
-from symsim.frameworks.primitives import dropped, run
+from symsim.frameworks.primitives import cast, dropped, run
 from symsim.frameworks.selective_scan import te_selective_scan
 from symsim.frameworks.state_space import te_state_space
 from symsim.ir.block import Op, Tensor
@@ -317,13 +317,16 @@ def te_cross_entropy(k: Kernels, op: Op) -> None:
     """Vocabulary-parallel cross entropy in three fusions: what each reduces over TP and keeps.
 
     unfused: tensor_parallel/cross_entropy.py (max, predicted, sum of exponentials); native:
-    fusions/fused_cross_entropy.py (max, the two sums together); te: triton/cross_entropy.py (one gather of three rows).
+    fusions/fused_cross_entropy.py (max, the two sums together); te: triton/cross_entropy.py (one gather of three rows). Or PyTorch's own.
     """
     logits, target = op.inputs
     rows = k.dims_of(target)
     written = k.profile.strategy.cross_entropy_fusion
     if k.profile.splits("V", op) and k.profile.assumptions["loss_parallel"] == "false":
         logits = gathered_logits(k, logits)
+    if written in ("torch", "torch_fp32"):
+        torch_loss(k, op, cast(k, logits, "fp32") if written == "torch_fp32" else logits, k.dims_of(logits))
+        return
     if written == "te":  # the gradient is written over the logits
         extra = [k.make("gradient", k.dims_of(logits), k.tensors[logits].dtype, "index", view_of=logits)]
     else:

@@ -14,6 +14,7 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from symsim.inputs.limits import LARGEST_SIZE, MOST_LAYERS, MOST_STAGES, AnyLayers, AnySize, Degree, Layers, Size, Stages
 
+Loss = Literal["unfused", "native", "te", "torch", "torch_fp32", "linear", "liger", "chunked", "cut", "output_chunks", "compiled_chunks"]
 RECOMPUTE_MODULES = ("core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts", "mhc")
 
 
@@ -406,9 +407,10 @@ class Strategy(BaseModel):
     masked_softmax_fusion: bool = Field(True, description="te: scale, mask and softmax of written-out attention are one kernel")
     norm_fusion: bool = Field(True, description="te: a norm is one kernel")
     use_fused_mhc: bool = Field(True, description="te: residual streams are mixed, and what a layer made is spread over them, by one kernel")
-    cross_entropy_fusion: Literal["unfused", "native", "te", "linear", "liger", "chunked", "cut", "output_chunks", "compiled_chunks"] = Field(
+    cross_entropy_fusion: Loss = Field(
         "unfused",
-        description="cross entropy (cross_entropy_loss_fusion, cross_entropy_fusion_impl); with the output layer in it, so that logits are never "
+        description="cross entropy (cross_entropy_loss_fusion, cross_entropy_fusion_impl); torch, torch_fp32: PyTorch's, of logits as they are or in "
+        "fp32 (unfused is the latter under eager and compile); with the output layer in it, so that logits are never "
         "whole: linear (Megatron-Core), liger, chunked (torchtitan), cut (CCE); eager: output_chunks, fp32 copies of some rows at a time "
         "(torchtune), compiled_chunks, the same compiled, which keeps 16-bit logits alone",
     )

@@ -75,7 +75,7 @@ def autocast(_: Architecture, strategy: Strategy) -> None:
         raise InputError(f"autocast=true needs {wrong}={value}, and it is {str(getattr(strategy, wrong)).lower()}: it casts whole fp32 parameters")
     if strategy.precision == "fp32" or strategy.main_params_dtype not in (None, "fp32"):
         raise InputError("autocast=true needs precision=bf16 or fp16, to which it casts, and fp32 parameters: main_params_dtype=fp32")
-    own = strategy.cross_entropy_fusion not in ("unfused", "native", "te")
+    own = strategy.cross_entropy_fusion not in ("unfused", "native", "te", "torch_fp32")
     if own and any(is_trained(strategy, {table}, None) for table in ("embedding", "lm_head")):
         raise InputError(f"autocast=true does not work with cross_entropy_fusion={strategy.cross_entropy_fusion}, whose types are not known under it")
 

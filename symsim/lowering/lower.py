@@ -118,8 +118,8 @@ def _net(profile: Profile, mesh: Mesh, name: str, kind: str) -> Net:
     model = profile.model
     own = {dim: f"{dim}_{kind}" for dim in model.layer_kinds[kind].own} | own_keys(model, kind) if kind else {}
     experts = kind != "" and (model.layer_kinds[kind].ffn == "moe" or model.layer_kinds[kind].beside_experts)
-    at_random = model.moe is not None and profile.assumptions["expert_load"] == "random"
-    return Net(name, profile.declared, dimensions(model, profile.strategy, mesh, own, at_random, experts))
+    load = "balanced" if model.moe is None else profile.assumptions["expert_load"]
+    return Net(name, profile.declared, dimensions(model, profile.strategy, mesh, own, load, experts))
 
 
 def _stream(net: Net, profile: Profile) -> str:

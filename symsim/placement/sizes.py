@@ -258,9 +258,12 @@ def capacity(strategy: Strategy, mesh: Mesh) -> Expr:
     return ceil(tokens_per_rank(strategy, mesh) * symbol("K") * expr(factor) / symbol("E"))
 
 
-def reached(moe: Moe, units: Expr) -> Expr:
+def reached(moe: Moe, units: Expr, in_turn: bool = False) -> Expr:
     """Of `units` equal parts of the experts' ranks, those that hold an expert of a token, in the mean over all choices of its K experts
-    out of E: units (1 - C(E - E/units, K) / C(E, K))."""
+    out of E: units (1 - C(E - E/units, K) / C(E, K)). in_turn: of K experts in a row, the next K of the next token: as many as hold K, where
+    one of K and E/units divides the other."""
+    if in_turn:
+        return maximum(1, units * Fraction(moe.moe_router_topk, moe.num_moe_experts))
     missed = ONE
     for taken in range(moe.moe_router_topk):
         missed = missed * (1 - moe.num_moe_experts / (units * (moe.num_moe_experts - taken)))
@@ -292,19 +295,19 @@ def set_aside_rows(strategy: Strategy, load: Expr) -> tuple[Expr | None, Expr | 
 
 
 def dimensions(
-    model: Architecture, strategy: Strategy, mesh: Mesh, own: Mapping[str, str], at_random: bool = False, experts: bool = True
+    model: Architecture, strategy: Strategy, mesh: Mesh, own: Mapping[str, str], load: str = "balanced", experts: bool = True
 ) -> Mapping[str, Dim]:
     """Dimensions of a block. `R`, the rows of an expert rank, is a local size (before etp shards it): tokens a rank
     routes, times K, times etp for the gather over expert-tensor ranks, times the load imbalance. `R_u`, under the flex dispatcher, are tokens that
     arrive there: each once, however many of its experts are there. own: symbols of sizes that a kind has of its own.
-    at_random: the busiest rank's, where tokens choose at random. experts: with those of experts.
+    load: the assumption expert_load. experts: with those of experts.
     """
     with unheeded(model):
         sized = {name: Dim(symbol(name)) for name in (*_OF_RANKS, *_values(model, strategy)) if name not in ("lam",)}
     return {
         **sized,
         "f": Dim(symbol("f")),
-        **(_of_experts(model, strategy, mesh, at_random) if experts else {}),
+        **(_of_experts(model, strategy, mesh, load) if experts else {}),
         "n_z": Dim(symbol("n_z")),
         "n_b": Dim(symbol("n_b")),
         "n_w": Dim(symbol("n_w")),
@@ -319,8 +322,8 @@ def dimensions(
     }
 
 
-def _of_experts(model: Architecture, strategy: Strategy, mesh: Mesh, at_random: bool) -> dict[str, Dim]:
-    load = symbol("lam") * (busiest(model.moe, strategy, mesh) if at_random and model.moe else ONE)
+def _of_experts(model: Architecture, strategy: Strategy, mesh: Mesh, chosen: str) -> dict[str, Dim]:
+    load = symbol("lam") * (busiest(model.moe, strategy, mesh) if chosen == "random" and model.moe else ONE)
     rows = tokens_per_rank(strategy, mesh) * symbol("K") * mesh.degree("etp") * load
     logical = routed_tokens(strategy) * symbol("K")
     if model.moe and strategy.moe_pad_expert_input_to_capacity:
@@ -328,6 +331,6 @@ def _of_experts(model: Architecture, strategy: Strategy, mesh: Mesh, at_random: 
         logical = symbol("E") * symbol("C") * (routed_tokens(strategy) / tokens_per_rank(strategy, mesh))
     flex, set_aside = {}, set_aside_rows(strategy, load)
     if model.moe and strategy.moe_token_dispatcher_type == "flex":
-        often = reached(model.moe, mesh.degree("ep"))
+        often = reached(model.moe, mesh.degree("ep"), chosen == "in_turn")
         flex["R_u"] = Dim(tokens_per_rank(strategy, mesh) * often * mesh.degree("etp") * load, routed_tokens(strategy) * often)
     return {"C": Dim(symbol("C")), "R": Dim(rows, logical, room=set_aside[0], kept=set_aside[1]), **flex, "E_r": Dim(symbol("E"))}

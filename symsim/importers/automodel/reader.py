@@ -212,6 +212,10 @@ def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], 
     mixture = architecture is None or architecture.moe is not None
     if mixture and not grouped:
         assumptions["moe_grouped_gemm"] = "false"
+    noise = keys.number("model.backend.fake_gate_noise", 0.0, to="assume.expert_load")
+    if keys.flag("model.backend.fake_balanced_gate", False, to="assume.expert_load") and mixture:
+        # moe/layers.py FakeBalancedGate
+        assumptions["expert_load"] = "random" if noise else "in_turn"
     if exchange is not None and strategy["ep"] > 1 and mixture:
         _dispatched(keys, strategy, assumptions, exchange)
     elif "model.backend.dispatcher" in keys.given and strategy["ep"] == 1:
@@ -236,7 +240,10 @@ def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], 
         strategy["cross_entropy_fusion"] = "te"
         keys.note("loss_fn._target_", to="cross_entropy_fusion")
     elif loss:
-        keys.note("loss_fn._target_", "no_cost_effect", why="the loss of the next token, op by op")
+        # components/loss/masked_ce.py: in fp32 unless told otherwise
+        wide = keys.flag("loss_fn.fp32_upcast", True, to="cross_entropy_fusion")
+        strategy["cross_entropy_fusion"] = "torch_fp32" if wide else "torch"
+        keys.note("loss_fn._target_", to="cross_entropy_fusion", why="the loss of the next token, op by op")
     if strategy["fusion"] != "te" and strategy.get("cross_entropy_fusion") == "te":
         strategy.pop("cross_entropy_fusion")
 

@@ -19,6 +19,7 @@ _MANAGERS = {
 }
 _EMPTIED = "with a pipeline parameters are kept after backward and gradients reduced when it has emptied"
 _DEFERRED = "gradients wait unsharded for the last micro-batch, by default"
+_OLDER = "parallelizer._target_"
 _OUTER, _OWN = "distributed.moe.wrap_outer_model", "model.backend.enable_fsdp_optimizations"
 
 
@@ -27,7 +28,8 @@ def sharded(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
     manager = str(keys.given["distributed._target_"].value).rpartition(".")[2] if "distributed._target_" in keys.given else ""
     if kind is None:
         kind = _MANAGERS.get(manager, "fsdp2")
-    again = keys.flag("distributed.reshard_after_forward", True, to="reshard_after_forward")
+    # components/distributed/config.py MoEParallelizerConfig
+    again = keys.flag("distributed.reshard_after_forward", strategy["ep"] == 1, to="reshard_after_forward")
     again = keys.flag("parallelizer.reshard_after_forward", again, to="reshard_after_forward")
     experts = keys.flag("distributed.moe.reshard_after_forward", again, to="reshard_after_forward", why="units of experts and of the rest alike here")
     stage = keys.integer("distributed.zero_dp_strategy", 3, to="zero")
@@ -54,7 +56,8 @@ def sharded(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) -
 def _gradients(keys: Keys, strategy: dict[str, Any], waits: bool) -> None:
     """When FSDP2 reduces gradients, and whether it frees parameters after backward. The units of a model whose experts are spread are their own
     roots where the model around them is none: a pipeline finds none to tell, unless the model's own rule does."""
-    outer = keys.flag(_OUTER, True, to="gradient_sync")
+    # until 2026 the unit around the model was none
+    outer = keys.flag(_OUTER, _OLDER not in keys.given, to="gradient_sync")
     own = keys.flag(_OWN, False, to="gradient_sync, reshard_after_backward")
     if strategy["ep"] == 1 and _OUTER in keys.given:
         keys.note(_OUTER, "no_cost_effect", why="read where experts are spread over ranks alone")
