@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from symsim.algebra.expr import expr
 from symsim.api.result import derive
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.systems import load_system
+from symsim.placement.sizes import reached
 
 
 def rows(ep: int, load: str, seq: int = 512, **overrides: float) -> float:
@@ -38,3 +41,37 @@ def test_a_measured_load_holds_beside_it() -> None:
 
 def test_no_rank_gets_more_than_all_tokens() -> None:
     assert rows(2, "random", seq=1) <= 2 * 8
+
+
+def in_a_row(experts: int, chosen: int, parts: int) -> float:
+    """Parts of the experts that hold one of a token's, where the next token takes the next: as many tokens as make the same again."""
+    tokens = np.arange(experts)[:, None] * chosen + np.arange(chosen)
+    held = tokens % experts // (experts // parts)
+    return float(np.mean([len(set(row)) for row in held]))
+
+
+@pytest.mark.parametrize(("experts", "chosen"), [(128, 8), (256, 8), (64, 6), (8, 2)])
+def test_experts_in_a_row_are_of_few_ranks(experts: int, chosen: int) -> None:
+    """Where one of a token's experts and a part's divides the other."""
+    moe = load_model("qwen3-30b-a3b").architecture.moe
+    assert moe is not None
+    moe = moe.model_copy(update={"num_moe_experts": experts, "moe_router_topk": chosen})
+    for parts in (n for n in range(1, experts + 1) if experts % n == 0 and (chosen % (experts // n) == 0 or (experts // n) % chosen == 0)):
+        assert reached(moe, expr(parts), in_turn=True).evaluate({}) == in_a_row(experts, chosen, parts)
+        assert reached(moe, expr(parts), in_turn=True).evaluate({}) <= reached(moe, expr(parts)).evaluate({}) + 1e-12
+
+
+def test_kernels_of_an_exchange_send_a_token_once_to_few_ranks() -> None:
+    """8 of 128 experts, 16 on each of 8 ranks: one rank has them all, of 5.3 otherwise; rows of experts stay."""
+    flex = {"ep": 8, "dp": 8, "etp": 1, "moe_token_dispatcher_type": "flex"}
+    model = load_model("qwen3-30b-a3b").architecture
+    turns, drawn = (derive(model, Strategy(**flex), {"expert_load": load}, {}, load_system("h100-sxm")) for load in ("in_turn", "balanced"))
+    rows_of, arrive = (
+        [float(r.lowered.blocks["moe"].placed.block.dims[dim].size.evaluate(r.values)) for r in (turns, drawn)] for dim in ("R", "R_u")
+    )
+    assert rows_of[0] == rows_of[1] == 8 * 4096 and arrive[0] == 4096 and 5.2 < arrive[1] / 4096 < 5.4
+    assert turns.step_numbers["exposed_ep"] < drawn.step_numbers["exposed_ep"] / 4
+    # between nodes too: 64 ranks on 8 nodes, 2 experts on each rank; a token reaches 4 ranks of one node
+    wide = {**flex, "ep": 64, "dp": 64}
+    apart, near = (derive(model, Strategy(**wide), {"expert_load": load}, {}, load_system("h100-sxm")) for load in ("balanced", "in_turn"))
+    assert near.step_numbers["exposed_ep"] < apart.step_numbers["exposed_ep"] / 3

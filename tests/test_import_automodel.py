@@ -45,7 +45,7 @@ def test_experts_over_ranks() -> None:
     # no unit around the model's tells those of its layers to wait
     assert (found["micro_batch_size"], found["num_microbatches"], "gradient_sync" in found) == (4, 4, False)
     assert found["exp_avg_dtype"] == "bf16" and found["store_param_remainders"] and "main_params_dtype" not in found
-    assert found["seq_length"] == 4096 and found["packed_document_length"] == 1000 and not found["norm_fusion"]
+    assert found["seq_length"] == 4096 and found["packed_document_length"] == 1000 and "norm_fusion" not in found
     assert (found["moe_token_dispatcher_type"], found["moe_flex_dispatcher_backend"]) == ("flex", "deepep")
     assert made.assumptions["apply_rope_fusion"] == "true"
 
@@ -151,13 +151,91 @@ def test_patterns_put_adapters_beside_what_they_match(tmp_path: Path, names: lis
 
 
 def test_liger_takes_modules_and_not_the_loss(tmp_path: Path) -> None:
-    model = {"pretrained_model_name_or_path": "Qwen/Qwen2.5-7B", "use_liger_kernel": True}
-    made = job(tmp_path, model=model)
-    found = dict(made.strategy or {})
-    assert found["fused_kernels"] == ["norm", "activation", "rope"] and "cross_entropy_fusion" not in found
-    split = job(tmp_path, model=model, distributed={"tp_size": 2}, variables={"world": "8"})
+    """By default too, of transformers' modules; a model with code of its own has norms of one kernel."""
+    model: dict[str, Any] = {"pretrained_model_name_or_path": "Qwen/Qwen2.5-7B", "force_hf": True}
+    for asked in ({"use_liger_kernel": True}, {}):
+        found = dict(job(tmp_path, model={**model, **asked}).strategy or {})
+        assert found["fused_kernels"] == ["norm", "activation", "rope"] and "cross_entropy_fusion" not in found
+    assert "fused_kernels" not in dict(job(tmp_path, model={**model, "use_liger_kernel": False}).strategy or {})
+    split = job(tmp_path, model={**model, "use_liger_kernel": True}, distributed={"tp_size": 2}, variables={"world": "8"})
     assert "fused_kernels" not in dict(split.strategy or {})
     assert {row.key: row.fate for row in split.rows}["model.use_liger_kernel"] == "no_cost_effect"
+    own = job(tmp_path, model={"pretrained_model_name_or_path": "Qwen/Qwen2.5-7B", "use_liger_kernel": True})
+    assert dict(own.strategy or {})["fused_kernels"] == ["norm"]
+    assert {row.key: row.fate for row in own.rows}["model.use_liger_kernel"] == "no_cost_effect"
+
+
+MIXTURE = {"pretrained_model_name_or_path": "Qwen/Qwen3-30B-A3B"}
+
+
+@pytest.mark.parametrize(
+    ("backend", "load"),
+    [
+        ({"fake_balanced_gate": True}, "in_turn"),
+        ({"fake_balanced_gate": True, "fake_gate_noise": 0.5}, "random"),
+        ({"fake_balanced_gate": False}, None),
+        ({"attn": "te", "fake_balanced_gate": True}, "in_turn"),
+    ],
+)
+def test_a_gate_that_balances_puts_a_tokens_experts_in_a_row(tmp_path: Path, backend: dict[str, Any], load: str | None) -> None:
+    made = job(tmp_path, {"world": "8"}, model={**MIXTURE, "backend": backend}, distributed={"ep_size": 8})
+    assert made.assumptions.get("expert_load") == load
+    # a backend's kernels are Transformer Engine's unless it says otherwise
+    assert dict(made.strategy or {})["fusion"] == "te"
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "found"),
+    [
+        (MIXTURE, {}, "torch_fp32"),
+        (MIXTURE, {"fp32_upcast": False}, "torch"),
+        ({"pretrained_model_name_or_path": "meta-llama/Llama-3.1-8B"}, {}, None),
+        ({"pretrained_model_name_or_path": "meta-llama/Llama-3.1-8B"}, {"fp32_upcast": False}, "torch"),
+    ],
+)
+def test_the_loss_is_pytorchs(tmp_path: Path, model: dict[str, Any], asked: dict[str, Any], found: str | None) -> None:
+    loss = {"_target_": "nemo_automodel.components.loss.masked_ce.MaskedCrossEntropy", **asked}
+    assert dict(job(tmp_path, model=model, loss_fn=loss).strategy or {}).get("cross_entropy_fusion") == found
+
+
+@pytest.mark.parametrize(
+    ("sizes", "outer", "own", "waits", "found"),
+    [
+        # pp, ep, micro-batches around; (gradient_sync, whether parameters are freed after backward)
+        ((2, 8, 2), True, True, True, ("every_flush", False)),
+        ((2, 8, 2), False, True, True, ("last_microbatch", False)),
+        ((2, 8, 2), False, False, True, (None, True)),
+        ((2, 8, 2), True, True, False, (None, True)),
+        ((1, 8, 2), True, True, True, ("last_microbatch", False)),
+        ((1, 8, 2), True, False, True, ("last_microbatch", True)),
+        ((1, 8, 2), False, False, True, (None, True)),
+        ((1, 1, 2), True, False, True, ("last_microbatch", True)),
+        ((1, 8, 1), True, True, True, (None, True)),
+    ],
+)
+def test_when_gradients_are_reduced(
+    tmp_path: Path, sizes: tuple[int, int, int], outer: bool, own: bool, waits: bool, found: tuple[str | None, bool]
+) -> None:
+    """components/moe/fsdp_mixin.py: a pipeline tells the model's own unit, or the model its units; without either every micro-batch reduces."""
+    pp, ep, rounds = sizes
+    made = job(
+        tmp_path,
+        {"world": str(8 * pp)},
+        model={**MIXTURE, "backend": {"enable_fsdp_optimizations": own}},
+        step_scheduler={"local_batch_size": 4, "global_batch_size": 4 * 8 * rounds},
+        distributed={"pp_size": pp, "ep_size": ep, "defer_fsdp_grad_sync": waits, "moe": {"wrap_outer_model": outer}},
+    )
+    strategy = dict(made.strategy or {})
+    assert (strategy.get("gradient_sync"), strategy.get("reshard_after_backward", True)) == found
+    assert strategy.get("pipeline_flushes", 1) == (rounds if pp > 1 else 1)
+    # units of the mixture's own way of sharding stay gathered
+    assert strategy.get("reshard_after_forward", True) is (ep == 1)
+
+
+def test_dropout_is_of_what_adapters_make(tmp_path: Path) -> None:
+    for asked, found in (({}, "post"), ({"dropout_position": "pre"}, None)):
+        made = job(tmp_path, peft={"dim": 8, "dropout": 0.1, **asked})
+        assert dict(made.strategy or {}).get("lora_dropout_position") == found
 
 
 def test_a_model_named_twice_and_its_type(tmp_path: Path) -> None:

@@ -126,6 +126,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "lora_expert_rank": (MOE, LORA, 4),
     "oft_block_size": (DENSE, {"tuner_type": "oft", "fusion": "eager"}, 64),
     "lora_dropout": (DENSE, LORA, 0.05),
+    "lora_dropout_position": (DENSE, {**LORA, "lora_dropout": 0.05}, "post"),
     "target_modules": (DENSE, LORA, ("linear_qkv",)),
     "exclude_modules": (DENSE, LORA, ("linear_proj",)),
     "fused_adapters": (DENSE, {**LORA, "fusion": "eager"}, ("qkv",)),

@@ -10,6 +10,7 @@ import pytest
 
 from symsim.algebra.expr import expr
 from symsim.api.result import Result, derive
+from symsim.cost.hbm import forward_bytes
 from symsim.errors import InputError
 from symsim.evaluation.traffic import stage_messages
 from symsim.grid.tabulate import Watched
@@ -294,6 +295,45 @@ def test_heads_take_the_vocabularys_place() -> None:
 def test_a_new_head_is_trained_beside_adapters() -> None:
     both = [derived("llama3-8b", f"tuner_type=lora,task_type={task}").value("params.trained") for task in ("seq_cls", "embedding")]
     assert both[0] - both[1] == 2 * 4096
+
+
+@pytest.mark.parametrize("fusion", ["te", "eager"])
+def test_dropout_of_what_adapters_make_keeps_masks_of_it(fusion: str) -> None:
+    """F.dropout keeps a byte a number: of what adapters make those of their outputs. Of inputs lora_A keeps what is left, of each adapter its own."""
+    model = load_model("llama3-8b").architecture
+    kept = {}
+    for position in ("none", "pre", "post"):
+        dropped = {} if position == "none" else {"lora_dropout": 0.1, "lora_dropout_position": position}
+        result = derive(model, Strategy(tuner_type="lora", fusion=fusion, **dropped))
+        kept[position] = result.numbers["A_dense"]
+    maps = {
+        "q": (4096, 4096),
+        "k": (4096, 1024),
+        "v": (4096, 1024),
+        "o": (4096, 4096),
+        "gate": (4096, 14336),
+        "up": (4096, 14336),
+        "down": (14336, 4096),
+    }
+    if fusion == "te":  # the joint products have one adapter each
+        maps = {"qkv": (4096, 6144), "o": (4096, 4096), "fc1": (4096, 28672), "fc2": (14336, 4096)}
+    assert kept["post"] - kept["none"] == 4096 * sum(out for _, out in maps.values())
+    # what lora_A reads is no longer shared, nor kept as it came but for attention's result
+    apart = {into: sum(1 for i, _ in maps.values() if i == into) for into, _ in maps.values()}
+    shared = 2 * 4096 + 14336
+    assert kept["pre"] - kept["none"] == 4096 * (3 * sum(into * n for into, n in apart.items()) - 2 * shared)
+
+
+@pytest.mark.parametrize(("loss", "width"), [("torch", 2), ("torch_fp32", 4), ("unfused", 4)])
+def test_pytorchs_loss_beside_kernels_of_transformer_engine(loss: str, width: int) -> None:
+    """log_softmax keeps its result in the type of the logits, and moves a few bytes a logit where Megatron-Core's moves 38."""
+    result = derive(load_model("llama3-8b").architecture, Strategy(cross_entropy_fusion=loss))
+    saved = {s.tensor: s.bytes.evaluate(result.values) for s in result.lowered.blocks["head"].saved}
+    assert max(saved.values()) == 4096 * 128256 * width
+    placed = result.lowered.blocks["head"].placed
+    (at,) = (k for k, op in enumerate(placed.block.ops) if op.kind == "cross_entropy")
+    moved = forward_bytes(placed, at, result.lowered.profile).expr.evaluate(result.values) / (4096 * 128256)
+    assert moved == pytest.approx(38 if loss == "unfused" else 2 * width, rel=1e-3)
 
 
 def test_fp32_logits_in_chunks() -> None:

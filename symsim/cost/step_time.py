@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
 from symsim.algebra.expr import ONE, ZERO, Expr, ceil, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
@@ -30,16 +31,7 @@ from symsim.cost.held import trained_part
 from symsim.cost.host import host_seconds, host_traffic
 from symsim.cost.lengths import longest_rows
 from symsim.cost.orthogonal import orthogonal_messages, update_rounds, update_seconds
-from symsim.cost.reduce import (
-    arrivals,
-    boundary,
-    bucket_size,
-    ends,
-    expert_groups,
-    reductions,
-    shards,
-    update_messages,
-)
+from symsim.cost.reduce import arrivals, boundary, bucket_size, ends, expert_groups, reductions, shards, update_messages
 from symsim.cost.repeated import repeated_share
 from symsim.cost.states import main_type, parameter_type, state_bytes, states
 from symsim.cost.stragglers import waited_share
@@ -86,15 +78,15 @@ def from_blocks(book: Derivation, system: System, lowered: Lowered, network: Net
 def network_of(book: Derivation, system: System, lowered: Lowered) -> Network:
     """What the messages of a step take on a system."""
     experts, rule = lowered.profile.model.moe, lowered.profile.conventions.collective
-    once = experts is not None and lowered.profile.assumptions["moe_exchange"] == "once_per_node"
-    copies = groups_of_stages(lowered.profile.model, lowered.profile.strategy)
-    strategy = lowered.profile.strategy
+    strategy, assumptions = lowered.profile.strategy, lowered.profile.assumptions
+    once = experts is not None and assumptions["moe_exchange"] == "once_per_node"
+    copies = groups_of_stages(lowered.profile.model, strategy)
     moe = experts if experts and strategy.moe_token_dispatcher_type == "flex" else None
     limit = experts.moe_router_group_topk if experts and (once or moe) else None
-    ring = strategy.zero == 3 and lowered.profile.assumptions["fsdp_rings"] == "one"
-    turns = (once or moe is not None) and lowered.profile.assumptions["expert_load"] == "in_turn"
-    rules = {"once_per_unit": once, "node_limit": limit, "copies": copies, "collective": rule, "moe": moe, "one_ring": ring, "in_turn": turns}
-    return Network(book, system, strategy, lowered.mesh, **rules)
+    ring = strategy.zero == 3 and assumptions["fsdp_rings"] == "one"
+    turns = (once or moe is not None) and assumptions["expert_load"] == "in_turn"
+    of_experts: dict[str, Any] = {"once_per_unit": once, "node_limit": limit, "moe": moe, "in_turn": turns}
+    return Network(book, system, strategy, lowered.mesh, copies=copies, collective=rule, one_ring=ring, **of_experts)
 
 
 def check_system(system: System, strategy: Strategy) -> None:

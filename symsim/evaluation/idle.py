@@ -146,6 +146,7 @@ CONDITIONAL = (
     "lora_expert_rank",
     "oft_block_size",
     "lora_dropout",
+    "lora_dropout_position",
     "target_modules",
     "exclude_modules",
     "modules_to_save",

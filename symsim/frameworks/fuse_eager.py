@@ -257,7 +257,7 @@ def eager_cross_entropy(k: Kernels, op: Op) -> None:
     torch_loss(k, op, logits if narrow else cast(k, logits, "fp32"), whole, chunks != list(whole))
 
 
-def torch_loss(k: Kernels, op: Op, logits: str, whole: list[str], in_chunks: bool = False) -> None:
+def torch_loss(k: Kernels, op: Op, logits: str, whole: tuple[str, ...], in_chunks: bool = False) -> None:
     """log_softmax and nll_loss of logits, in their type. in_chunks: backward makes their gradient chunk by chunk, else like the kept result."""
     rows = k.dims_of(op.inputs[1])
     extra = [k.make("log_softmax", whole, k.tensors[logits].dtype, "index"), k.make("total_weight", [], k.tensors[logits].dtype, "index")]

@@ -40,7 +40,8 @@ _OF_LAYERS = {"self_attn": "attention", "self_attention": "attention"}
 
 @dataclass(frozen=True)
 class Names:
-    """What a system calls the rank, the dropout, the linear maps and the modules trained whole; with the defaults of the first three."""
+    """What a system calls the rank, the dropout, the linear maps and the modules trained whole; with the defaults of the first three. position: where
+    dropout is, if that can be said, and where it is by default."""
 
     rank: str
     dropout: str
@@ -50,6 +51,8 @@ class Names:
     default_dropout: float = 0.0
     default_targets: tuple[str, ...] | None = ("all_linear",)
     """None: those of peft, by the type of the model."""
+    position: str = ""
+    default_position: str = "pre"
 
 
 def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None, names: Names, told: Iterable[str] = ()) -> None:
@@ -61,6 +64,8 @@ def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | 
     if not 0 <= dropout < 1:
         raise keys.wrong(names.dropout, "from 0 to below 1")
     strategy["lora_dropout"] = dropout
+    if names.position:
+        dropout_position(keys, names.position, names.default_position, strategy)
     if not told and architecture is not None and is_pattern(keys, names.targets):
         pattern_targets(keys, names.targets, strategy, architecture)
     else:
@@ -238,14 +243,23 @@ def stored_base(keys: Keys, strategy: dict[str, Any], kind: str, key: str, fate_
         keys.note(key, to=fate_to, why="frozen linear maps but the output layer, made anew for every product")
 
 
+def dropout_position(keys: Keys, key: str, default: str, strategy: dict[str, Any]) -> None:
+    """Whether dropout is of what goes into adapters, or of what they make."""
+    position = keys.choice(key, {"pre": "pre", "post": "post"}, default, to="lora_dropout_position")
+    if strategy["lora_dropout"] and position == "post":
+        strategy["lora_dropout_position"] = "post"
+    elif not strategy["lora_dropout"] and key in keys.given:
+        keys.note(key, "no_cost_effect", why="nothing is dropped")
+
+
 def four_bits(kind: str, double: bool) -> str:
     """bitsandbytes' layouts of 4 bits."""
     return f"{kind}_double" if double else kind
 
 
 _OF_ADAPTERS = (
-    *("tuner_type", "lora_rank", "lora_expert_rank", "oft_block_size", "lora_dropout", "target_modules", "exclude_modules", "fused_adapters"),
-    *("use_dora", "quantize_base", "quantize_experts", "modules_to_save", "trainable_parameters"),
+    *("tuner_type", "lora_rank", "lora_expert_rank", "oft_block_size", "lora_dropout", "lora_dropout_position", "target_modules"),
+    *("exclude_modules", "fused_adapters", "use_dora", "quantize_base", "quantize_experts", "modules_to_save", "trainable_parameters"),
 )
 _BEHIND = "a tower or projector before it is trained, so that gradients go back through all layers; text alone would be trained as ever"
 

@@ -176,6 +176,7 @@ class Strategy(BaseModel):
     lora_expert_rank: Size | None = Field(None, description="lora: rank of the adapters of experts, where it is another")
     oft_block_size: Size = Field(32, ge=2, description="oft: inputs of a linear map that are rotated together")
     lora_dropout: float = Field(0.0, ge=0, lt=1, description="lora: dropout of what goes into the adapters; above 0 it takes a mask, at any rate")
+    lora_dropout_position: Literal["pre", "post"] = Field("pre", description="lora_dropout: of what goes into an adapter, or of what it makes")
     target_modules: tuple[str, ...] = Field(
         ("all_linear",),
         max_length=64,
@@ -363,12 +364,8 @@ class Strategy(BaseModel):
     fp8: Literal["none", "delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"] = Field(
         "none", description="recipe of the linear layers' narrow products: FP8, or NVFP4"
     )
-    fp8_param_gather: bool = Field(
-        False, description="weights that are multiplied in FP8 are kept and gathered so, with no copy in the type of the computation"
-    )
-    fp8_wgrad: bool = Field(
-        True, description="fp8: weight gradients are products of the recipe too; false: of the type of precision, of inputs that are kept so"
-    )
+    fp8_param_gather: bool = Field(False, description="weights multiplied in FP8 are kept and gathered so, without a copy in the type of precision")
+    fp8_wgrad: bool = Field(True, description="fp8: weight gradients are products of the recipe too; false: of the type of precision, as are inputs")
     fp8_output_proj: bool = Field(False, description="fp8=mxfp8: the output layer's products are narrow too")
     fp8_dot_product_attention: bool = Field(False, description="attention multiplies in FP8, of queries, keys and values that are cast for it")
     fp8_multi_head_attention: bool = Field(False, description="fp8_dot_product_attention: queries, keys and values come in FP8, and nothing is cast")

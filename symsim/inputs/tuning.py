@@ -16,7 +16,8 @@ from symsim.inputs.strategy import Strategy
 
 # options of a strategy that say which parameters are trained, and in what; how that runs is no part of it
 TRAINED = (
-    *("task_type", "num_labels", "tuner_type", "lora_rank", "lora_expert_rank", "oft_block_size", "lora_dropout", "target_modules", "use_dora"),
+    *("task_type", "num_labels", "tuner_type", "lora_rank", "lora_expert_rank", "oft_block_size", "lora_dropout", "lora_dropout_position"),
+    *("target_modules", "use_dora"),
     *("quantize_base", "quantize_experts", "modules_to_save", "freeze_parameters", "trainable_parameters", "trained_before"),
     *("reference_models", "further_forwards"),
 )

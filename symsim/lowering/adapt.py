@@ -159,11 +159,9 @@ class _Adapters:
         x, fused = self._unquantised(op.inputs[0]), _function(op) in self.profile.strategy.fused_adapters
         if self.profile.strategy.autocast and not fused:  # peft tuners/tuners_utils.py _cast_input_dtype: the adapter's type
             x = self._cast(op, "lora_input", x, "fp32", frame=op.name)
-        if self.profile.strategy.lora_dropout:
-            dropped = self._tensor(op, "lora_dropout.out", self.tensors[x].dims, self.tensors[x].dtype)
-            mask = self._tensor(op, "lora_dropout.mask", self.tensors[x].dims, "bool", "index")
-            self._emit(op, "dropout", "lora_dropout", [x], [dropped, mask], saves=(mask,))
-            x = dropped
+        after = self.profile.strategy.lora_dropout_position == "post"
+        if self.profile.strategy.lora_dropout and not after:
+            x = self._dropped(op, x)
         apart = tuple(d for d in says.operands[1] if d in STACKED)
         rank = self._rank(op)
         within = (*batch, *(d for d in apart if d not in batch), rank)
@@ -172,6 +170,8 @@ class _Adapters:
         norm = self._norm_of_columns(op) if self.profile.strategy.use_dora else ""
         low = self._product(op, "lora_A", x, down)
         high = self._product(op, "lora_B", low, up, f"{op.name}.dora_" if norm else "")
+        if self.profile.strategy.lora_dropout and after:
+            high = self._dropped(op, high)
         if norm:
             self._with_magnitude(op, x, base, high, norm, y)
             return
@@ -184,6 +184,12 @@ class _Adapters:
         scaled = self._tensor(op, "lora_scale.out", self.tensors[y].dims, self.tensors[y].dtype)
         self._emit(op, "scale", "lora_scale", [high], [scaled])
         self._emit(op, "plus", "lora_add", [base, scaled], [y])
+
+    def _dropped(self, op: Op, x: str) -> str:
+        dropped = self._tensor(op, "lora_dropout.out", self.tensors[x].dims, self.tensors[x].dtype)
+        mask = self._tensor(op, "lora_dropout.mask", self.tensors[x].dims, "bool", "index")
+        self._emit(op, "dropout", "lora_dropout", [x], [dropped, mask], saves=(mask,))
+        return dropped
 
     def before(self, op: Op) -> None:
         """(x R) W: R turns every o inputs by an orthogonal matrix, which four powers of a skew one make (Cayley's transform as a Neumann series;
@@ -206,12 +212,12 @@ class _Adapters:
 
     def _with_magnitude(self, op: Op, x: str, base: str, high: str, norm: str, y: str) -> None:
         """y = base + (m/n - 1) base + m/n scale (x A) B: m is trained, n the norms of the columns of W + scale A B, which has no gradient.
-        Under dropout x W is computed again of what is left of x (peft tuners/lora/dora.py)."""
+        Under dropout of x, x W is computed again of what is left of it (peft tuners/lora/dora.py)."""
         kind, columns, wide = self.tensors[y].dtype, self.tensors[norm].dims, self.tensors[y].dims
         magnitude = self._tensor(op, "magnitude", columns, kind, "parameter", role="weight", owner=f"{op.name}.magnitude")
         if op.of(Projection).bias:
             base = self._made(op, "sub", "dora_bias", [base], wide)
-        if self.profile.strategy.lora_dropout:
+        if self.profile.strategy.lora_dropout and self.profile.strategy.lora_dropout_position == "pre":
             base = self._again(op, x)
         factor = self._made(op, "div", "dora_factor", [magnitude, norm], columns, saves=(norm,), frame=f"{op.name}.dora_")
         less = self._made(op, "sub", "dora_less", [factor], columns)

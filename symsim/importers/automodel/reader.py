@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError
-from symsim.importers.adapted import four_bits, frozen_decoder, stored_base
+from symsim.importers.adapted import dropout_position, four_bits, frozen_decoder, stored_base
+from symsim.importers.automodel.kernels import kernels
 from symsim.importers.automodel.sharding import sharded
 from symsim.importers.automodel.tables import SECTIONS, SILENT
 from symsim.importers.documents import SAID, documents_said, packed_rows
 from symsim.importers.fsdp import narrow_gathers
 from symsim.importers.job import Job
 from symsim.importers.keys import Entry, Keys
-from symsim.importers.losses import liger_modules
 from symsim.importers.optimizers import OPTIMIZERS, of_class
 from symsim.importers.pytorch_pipeline import SCHEDULES, add_groups, add_rounds
 from symsim.importers.ranks import NODE, known_variables, variable, world_size
@@ -39,14 +39,9 @@ _TYPES = {
     spelling: short for short, long in (("bf16", "bfloat16"), ("fp16", "float16"), ("fp32", "float32")) for spelling in (long, short, f"torch.{long}")
 } | {"auto": "bf16"}
 _STATES = {key: short for key, short in _TYPES.items() if key != "auto"}
-# a switch of its own until 2026-05, which decides where it is there
-_OLDER = "model.backend.enable_deepep"
-_LIGER = "model.use_liger_kernel"
 _DEPTHS = [f"model.{name}num_nextn_predict_layers" for name in ("", "config.", "text_config.")]
 _DEPTHS += ["model.text_config.num_mtp_modules", "model.text_config.mtp_num_hidden_layers"]
-_DISPATCHERS = {"torch": None, "deepep": "deepep", "uccl_ep": "deepep", "hybridep": "hybridep", "mok": "mok"}
 _RECIPES = {"mxfp8": "mxfp8", "block": "blockwise", "current": "tensorwise"}
-_PIECES = "fp32 copies of the logits of a chunk at a time, kept in 2 bytes each: up to 8 of 12 bytes a logit less at the peak"
 # transformers.models.qwen3_moe.configuration_qwen3_moe.Qwen3MoeConfig
 _CLASS = re.compile(r"(?:\w+\.)*models\.(\w{1,60})\.(?:\w+\.)*\w+Config")
 _NONE = ("none", "None", "null", "")
@@ -64,7 +59,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     assumptions: dict[str, str] = {}
     architecture = _model(keys, options)
     _mesh(keys, strategy, options)
-    _kernels(keys, strategy, assumptions, architecture)
+    kernels(keys, strategy, assumptions, architecture)
     _precision(keys, strategy)
     _batch(keys, strategy, options)
     _pipeline(keys, strategy, architecture)
@@ -74,6 +69,8 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     _adapters(keys, strategy, architecture)
     frozen_decoder(keys, "freeze_config.freeze_language_model", strategy)
     _quantised(keys, strategy)
+    if strategy["fusion"] != "eager":
+        strategy.pop("fused_kernels", None)
     _stored(keys, strategy)
     narrow_gathers(keys, strategy, "fp8.enable_fsdp_float8_all_gather")
     parts_apart(keys, strategy, architecture, "distributed.cp_size")
@@ -183,83 +180,6 @@ def _mesh(keys: Keys, strategy: dict[str, Any], options: "Options") -> None:
         strategy["tp_comm_overlap"] = True
     if strategy["cp"] > 1:
         strategy["cp_comm_type"] = "all_gather"
-
-
-def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], architecture: "Architecture | None") -> None:
-    """Transformer Engine's kernels where a backend asks for them, else modules op by op."""
-    linear = keys.choice("model.backend.linear", {name: name for name in ("te", "torch", "quack")}, "torch", to="fusion")
-    core = str(keys.text("model.backend.attn", "", to="assume.attention_kernel"))
-    norm = str(keys.text("model.backend.rms_norm", "", to="norm_fusion"))
-    asked = str(keys.text("model.attn_implementation", "", to="assume.attention_kernel"))
-    for name in ("model.config._attn_implementation", "model.config.attn_implementation_new"):
-        keys.text(name, "", to="assume.attention_kernel")
-    strategy["fusion"] = "te" if "te" in (linear, core) else "eager"
-    if strategy["fusion"] == "te":
-        strategy["gradient_accumulation_fusion"] = False
-        why = "weight gradients are written and then added"
-        keys.rows["gradient_accumulation_fusion"] = Entry("gradient_accumulation_fusion", "(default)", "derived", "gradient_accumulation_fusion", why)
-        if norm.startswith("torch"):
-            strategy["norm_fusion"] = False
-    if "eager" in (core, asked):
-        assumptions["attention_kernel"] = "eager" if strategy["fusion"] == "eager" else "math"
-    if keys.flag("model.backend.rope_fusion", False, to="assume.apply_rope_fusion") and strategy["fusion"] == "te":
-        assumptions["apply_rope_fusion"] = "true"
-    keys.text("model.backend.rope", "", to="assume.apply_rope_fusion")
-    grouped = keys.choice("model.backend.experts", {"torch": False, "torch_mm": True, "gmm": True, "te": True}, True, to="assume.moe_grouped_gemm")
-    exchange = keys.choice("model.backend.dispatcher", _DISPATCHERS, None, to="moe_token_dispatcher_type")
-    if (switched := keys.flag(_OLDER, None, to="moe_token_dispatcher_type")) is not None:
-        exchange = "deepep" if switched else None
-    mixture = architecture is None or architecture.moe is not None
-    if mixture and not grouped:
-        assumptions["moe_grouped_gemm"] = "false"
-    noise = keys.number("model.backend.fake_gate_noise", 0.0, to="assume.expert_load")
-    if keys.flag("model.backend.fake_balanced_gate", False, to="assume.expert_load") and mixture:
-        # moe/layers.py FakeBalancedGate
-        assumptions["expert_load"] = "random" if noise else "in_turn"
-    if exchange is not None and strategy["ep"] > 1 and mixture:
-        _dispatched(keys, strategy, assumptions, exchange)
-    elif "model.backend.dispatcher" in keys.given and strategy["ep"] == 1:
-        keys.note("model.backend.dispatcher", "no_cost_effect", why="no exchange where experts are not spread over ranks")
-    if strategy["tp"] > 1 or strategy["cp"] > 1:
-        # _transformers/kernel_patches.py _apply_preload_overrides
-        keys.flag(_LIGER, False)
-        if _LIGER in keys.given:
-            keys.note(_LIGER, "no_cost_effect", why="switched off with tensor or context parallelism")
-    else:
-        liger_modules(keys, _LIGER, strategy)
-    if keys.flag("compile.enabled", False):
-        keys.note("compile.enabled", to="fusion", why="te: kernels fused already" if strategy["fusion"] == "te" else "compile")
-        strategy["fusion"] = "te" if strategy["fusion"] == "te" else "compile"
-    loss = str(keys.text("loss_fn._target_", "")).rpartition(".")[2]
-    if loss == "FusedLinearCrossEntropy":
-        strategy["cross_entropy_fusion"] = "cut"
-        keys.note("loss_fn._target_", to="cross_entropy_fusion", why="logits never leave its kernel")
-    elif "Chunk" in loss:
-        keys.note("loss_fn._target_", "not_modelled", "cross_entropy_fusion", _PIECES)
-    elif loss.startswith("TEParallel"):
-        strategy["cross_entropy_fusion"] = "te"
-        keys.note("loss_fn._target_", to="cross_entropy_fusion")
-    elif loss:
-        # components/loss/masked_ce.py: in fp32 unless told otherwise
-        wide = keys.flag("loss_fn.fp32_upcast", True, to="cross_entropy_fusion")
-        strategy["cross_entropy_fusion"] = "torch_fp32" if wide else "torch"
-        keys.note("loss_fn._target_", to="cross_entropy_fusion", why="the loss of the next token, op by op")
-    if strategy["fusion"] != "te" and strategy.get("cross_entropy_fusion") == "te":
-        strategy.pop("cross_entropy_fusion")
-
-
-def _dispatched(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], backend: str) -> None:
-    """Kernels of the exchange's own; with modules op by op, their bytes alone."""
-    key = _OLDER if _OLDER in keys.given else "model.backend.dispatcher"
-    sms = keys.integer("model.backend.dispatcher_num_sms", None, to="moe_flex_dispatcher_num_sms", least=1)
-    if strategy["fusion"] != "te" or backend == "mok":
-        assumptions["moe_exchange"] = "once_per_node"
-        keys.note(key, to="assume.moe_exchange")
-        return
-    strategy |= {"moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": backend}
-    keys.note(key, to="moe_token_dispatcher_type, moe_flex_dispatcher_backend")
-    if sms is not None:
-        strategy["moe_flex_dispatcher_num_sms"] = sms
 
 
 def _precision(keys: Keys, strategy: dict[str, Any]) -> None:
@@ -414,6 +334,7 @@ def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
     asked = ["all_linear" if architecture is None and "*" in name.rsplit(".", 1)[-1] else name for name in named] or ["all_linear"]
     found, lost = (["all_linear"], []) if every else targets(asked, strategy, architecture)
     strategy |= {"tuner_type": "lora", "lora_rank": rank, "lora_dropout": dropout, "target_modules": found}
+    dropout_position(keys, "peft.dropout_position", "post", strategy)
     excluded(keys, "peft.exclude_modules", strategy, architecture)
     if "peft._target_" not in keys.given:
         keys.rows["tuner_type"] = Entry("tuner_type", "(default)", "derived", "tuner_type", "adapters, since there is a section of them")

@@ -89,7 +89,7 @@ SILENT: dict[str, Silent] = {
         "which class, files and outputs",
         _of(
             "model",
-            """_target_ trust_remote_code output_hidden_states force_hf load_base_model use_cache text_config.use_cache name backend._target_
+            """_target_ trust_remote_code output_hidden_states load_base_model use_cache text_config.use_cache name backend._target_
             backend.enable_hf_state_dict_adapter config._target_ config.trust_remote_code config.use_cache config.architectures bos_token_id
             eos_token_id config.bos_token_id config.eos_token_id config.pad_token_id config.torch_dtype config.dtype revision""",
         ),
@@ -122,7 +122,7 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", "the class of a recipe", "model.backend.te_fp8._target_"),
     **silent("refused", "8 bits are emulated in 16, which costs more than either; give false for products in 8 bits", "fp8.emulate"),
     **silent("no_cost_effect", "read where there are adapters alone", "peft.use_dora"),
-    **silent("no_cost_effect", RATES, _of("peft", "alpha dropout_position lora_A_init")),
+    **silent("no_cost_effect", RATES, _of("peft", "alpha lora_A_init")),
     **silent("no_cost_effect", "kernels of the adapters' products", _of("peft", "use_triton use_memory_efficient_lora")),
     **silent("not_modelled", QUANTISED, _of("quantization", "load_in_4bit load_in_8bit")),  # without adapters
     **silent(

@@ -100,7 +100,13 @@ def _further_tokens(keys: Keys, strategy: dict[str, Any], architecture: "Archite
         keys.note(f"{MEGATRON}.mtp_num_layers", "not_modelled", why="further layers than the model's own have no sizes here")
 
 
-_PEFT = Names(f"{MEGATRON}.peft.dim", f"{MEGATRON}.peft.dropout", f"{MEGATRON}.peft.target_modules", f"{MEGATRON}.peft.saved")
+_PEFT = Names(
+    f"{MEGATRON}.peft.dim",
+    f"{MEGATRON}.peft.dropout",
+    f"{MEGATRON}.peft.target_modules",
+    f"{MEGATRON}.peft.saved",
+    position=f"{MEGATRON}.peft.dropout_position",
+)
 
 
 def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:

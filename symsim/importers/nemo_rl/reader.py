@@ -115,7 +115,14 @@ def _unread(keys: Keys, section: str, why: str, *more: str) -> None:
             keys.note(key, "no_cost_effect", why=f"not read: {why}")
 
 
-_LORA = Names(f"{DTENSOR}.lora_cfg.dim", f"{DTENSOR}.lora_cfg.dropout", f"{DTENSOR}.lora_cfg.target_modules", f"{DTENSOR}.lora_cfg.saved")
+_LORA = Names(
+    f"{DTENSOR}.lora_cfg.dim",
+    f"{DTENSOR}.lora_cfg.dropout",
+    f"{DTENSOR}.lora_cfg.target_modules",
+    f"{DTENSOR}.lora_cfg.saved",
+    position=f"{DTENSOR}.lora_cfg.dropout_position",
+    default_position="post",
+)
 
 
 def _sharded(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], architecture: "Architecture | None", world: int) -> None:
