@@ -165,3 +165,13 @@ def test_keys_of_before_and_of_adapters(tmp_path: Path) -> None:
     told = fates(job(tmp_path, {"activation_checkpointing_enabled": False, "dtensor_cfg": {"lora_cfg": lora}}))
     assert told["policy.activation_checkpointing_enabled"] == "no_cost_effect"
     assert told["policy.dtensor_cfg.lora_cfg.lora_dtype"] == "not_modelled"
+
+
+def test_where_adapters_drop_and_a_gate_that_balances(tmp_path: Path) -> None:
+    """Automodel's dropout is of what adapters make unless it is said; Megatron-Bridge's of what goes into them."""
+    for asked, found in (({}, "post"), ({"dropout_position": "pre"}, "pre"), ({"dropout": 0.0, "dropout_position": "post"}, "pre")):
+        lora = {"enabled": True, "dim": 8, "dropout": 0.1, **asked}
+        assert job(tmp_path, {"dtensor_cfg": {"enabled": True, "lora_cfg": lora}}).placed().lora_dropout_position == found
+    backend = {"fake_balanced_gate": True}
+    made = job(tmp_path, {"dtensor_cfg": {"enabled": True, "automodel_kwargs": {"backend": backend}}})
+    assert made.assumptions["expert_load"] == "in_turn"

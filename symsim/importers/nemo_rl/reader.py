@@ -166,6 +166,8 @@ def _kernels(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str]) 
     core = str(keys.text(f"{place}.attn", "", to="assume.attention_kernel"))
     if str(keys.text(f"{DTENSOR}.automodel_kwargs.attn_implementation", "", to="assume.attention_kernel")) == "eager":
         assumptions["attention_kernel"] = "eager"
+    if keys.flag(f"{place}.fake_balanced_gate", False, to="assume.expert_load"):
+        assumptions["expert_load"] = "in_turn"
     if "te" in (linear, core):
         strategy |= {"fusion": "te", "gradient_accumulation_fusion": False, "use_precision_aware_optimizer": True}
     for name, option in (("rms_norm", "norm_fusion"), ("rope_fusion", "assume.apply_rope_fusion"), ("experts", "assume.moe_grouped_gemm")):

@@ -37,7 +37,6 @@ SILENT: dict[str, Silent] = {
     **silent("no_cost_effect", PATHS, "defaults policy.pretrained_checkpoint policy.optimizer policy.precision_cfg"),
     **silent("no_cost_effect", _PARTS, _of(DTENSOR, "_v2 custom_parallel_plan env_vars automodel_kwargs automodel_kwargs.force_hf")),
     **silent("no_cost_effect", _PARTS, _of(f"{DTENSOR}.automodel_kwargs", "backend._target_ backend.enable_hf_state_dict_adapter use_liger_kernel")),
-    **silent("no_cost_effect", "experts' loads are equal here", _of(f"{DTENSOR}.automodel_kwargs.backend", "fake_balanced_gate")),
     **silent("not_modelled", "PyTorch's cache is emptied around every update: milliseconds", _of(DTENSOR, "clear_cache_every_n_steps")),
     **silent("no_cost_effect", RATES, _of(f"{DTENSOR}.lora_cfg", "alpha lora_A_init use_triton")),
     **silent("not_modelled", _TYPE, f"{DTENSOR}.lora_cfg.lora_dtype {MEGATRON}.peft.lora_dtype"),
