@@ -17,7 +17,7 @@ import pytest
 
 from symsim.algebra.expr import expr
 from symsim.api.python import derive
-from symsim.api.run import run
+from symsim.api.run import printed, run
 from symsim.cost.largest import LARGEST, expected_largest
 from symsim.cost.run import PART
 from symsim.errors import InputError
@@ -35,6 +35,14 @@ ASKED = f"{MODEL} -s {STRATEGY} -y {SYSTEM}".split()
 @cache
 def made(strategy: str = STRATEGY, model: str = MODEL, **settings: str) -> Run:
     return run(model, strategy, SYSTEM, overrides=settings)
+
+
+def test_a_run_that_does_not_fit_says_so() -> None:
+    found = {}
+    for tp in (1, 8):
+        result = derive("llama3-8b", f"tp={tp},micro_batch_size=4", overrides={"tokens": "1T"}, system=SYSTEM)
+        (found[tp],) = (line for line in printed(result, None, None, False)[0].splitlines() if line.startswith("  peak memory"))
+    assert "does not fit" in found[1] and "fits" in found[8]
 
 
 # steps --------------------------------------------------------------------------------------------------------------------

@@ -99,6 +99,13 @@ def test_the_best_row_is_given_as_eval_takes_it():
     assert re.search(r"dp=\d", line) and "--set L=8" in line and "recompute_modules=mlp+core_attn" in line
 
 
+@pytest.mark.parametrize(("tp", "more", "too_large"), [("1", (), True), ("4", (), False), ("1", ("--fits",), False)])
+def test_a_first_point_that_does_not_fit_is_said(tp: str, more: tuple[str, ...], too_large: bool):
+    asked = ["-s", "global_batch_size=64,micro_batch_size=4", "--axis", f"tp={tp},8", "--axis", "world=8", "--top", "1", "--by", "tp", *more]
+    done = said("sweep", "llama3-8b", "-y", "h100-sxm", *asked)
+    assert ("of 80 GiB; --fits leaves out what does not fit" in done.stderr) == too_large, done.stderr
+
+
 @pytest.mark.parametrize(("by", "more"), [("run.cost", ("--set", "tokens=1T")), ("cost_per_trillion_tokens", ()), ("hfu", ())])
 def test_what_points_are_compared_by_is_shown(by: str, more: tuple[str, ...]):
     ended = said(

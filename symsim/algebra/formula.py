@@ -187,10 +187,14 @@ class Formula:
         return slopes.get(self.result.symbol, 0)
 
     def value(self, values: Mapping[str, Number]) -> Number:
-        """Exact value at the given sizes; KeyError names a missing symbol."""
+        """Exact value at the given sizes. InputError names symbols without a value."""
         known = dict(values)
-        for definition in self.written_out().definitions:
-            known[definition.symbol] = definition.expr.evaluate(known)
+        try:
+            for definition in self.written_out().definitions:
+                known[definition.symbol] = definition.expr.evaluate(known)
+        except KeyError:
+            missing = ", ".join(sorted(self.symbols - values.keys()))
+            raise InputError(f"{self.result.symbol} has no value without {missing}: values are wanted for these symbols") from None
         return known[self.result.symbol]
 
     def sympy(self) -> Any:

@@ -143,6 +143,6 @@ def _system_named(name: str) -> str:
 def _named(name: str, folder: str, bare: list[str], shipped: list[str]) -> str:
     if name in bare:
         return str(derivations_directory() / folder / f"{name}.yaml")
-    if name in shipped or Path(name).suffix:
+    if name in shipped or Path(name).suffix or Path(name).is_dir():
         return name
     raise InputError(f"there is no {folder[:-1]} '{name}': {nearest(name, [*bare, *shipped])}")

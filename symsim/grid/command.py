@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from symsim.algebra.quantity import BYTE
 from symsim.api.given import as_given
 from symsim.errors import InputError, nearest, sentence
 from symsim.exporters.registry import TARGETS
@@ -28,7 +29,9 @@ from symsim.grid.space import Space
 from symsim.grid.store import check_output
 from symsim.grid.sweep import Sweep
 from symsim.inputs.settings import split_settings, text_of
+from symsim.inputs.systems import load_system
 from symsim.program.base import Base, read_base
+from symsim.report.amounts import human
 from symsim.report.drawn import check_picture, write_picture
 from symsim.version import __version__
 
@@ -177,7 +180,19 @@ def sweep(
     table = sweep_table(found.columns, rows, max(shutil.get_terminal_size().columns, _NARROWEST), by=made.question.by)
     if options.taken.strategies:
         return table + "".join(f"{k}: {line}\n" for k, line in enumerate(lines, 1))
+    if made.question.objectives:
+        _say_too_large(base, made, rows)
     return table + (f"first: {lines[0]}\n" if made.question.objectives else "")
+
+
+def _say_too_large(base: Base, made: Sweep, rows: Mapping[str, Any]) -> None:
+    """Where the first point needs more memory than there is, unless the system is an axis."""
+    moved = any(name.startswith(("system", "accelerator", "memory")) for name in made.space.columns)
+    if base.system is None or moved or "memory.peak" not in rows:
+        return
+    needed, there = int(rows["memory.peak"][0]), int(load_system(base.system, base.system_changes).accelerator.memory.value)
+    if needed > there:
+        _say(f"the first needs {human(needed, BYTE)} of {human(there, BYTE)}; --fits leaves out what does not fit")
 
 
 def _say_without_effect(model: str, base: Base, point: "Point") -> None:

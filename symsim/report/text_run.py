@@ -11,6 +11,7 @@ from symsim.inputs.lengths import row_tokens
 from symsim.inputs.run import in_use
 from symsim.report.amounts import human, plain, rate, seconds
 from symsim.report.columns import stroke, table, wrapped
+from symsim.report.step import Step
 
 _BAR = 20
 _NAMES = {"steps": "steps that count", "evaluation": "evaluation", "checkpoints": "waiting for checkpoints", "failures": "failures"}
@@ -64,6 +65,8 @@ def _answer(run: Run) -> str:
     if "energy" in known:
         rows.append(("energy", _thousandth(known["energy"], "MWh", "kWh"), "of accelerators at full power, their nodes and the building"))
         rows.append(("CO2", _thousandth(known["carbon"] / 1000, "t", "kg"), "of the grid, by its average"))
+    step = Step(at)
+    rows.append(("peak memory", human(step.peak(step.fullest), BYTE), f"of {human(step.capacity, BYTE)} a rank: {step.verdict_in_brief}"))
     wide = [max(len(row[c]) for row in rows) for c in range(2)]
     lines = [wrapped(f"  {name:<{wide[0]}}  {value:>{wide[1]}}  {said}".rstrip(), hanging=6 + sum(wide)) for name, value, said in rows]
     return "\n".join(["Run", *lines])
