@@ -132,7 +132,7 @@ def symsim_system(name: str) -> Path:
         (lambda: symsim.sweep("llama3-8b", {"tp": [1]}, by=["world"]), "by=\\['world'\\], top=None"),  # type: ignore[arg-type]
         (lambda: symsim.write_report("llama3-8b", "a.md"), "write_report\\('llama3-8b', 'a.md'\\): what derive returns"),  # type: ignore[arg-type]
         (lambda: symsim.derive("gpt2").value(None), "None is no name: text such as 'time.step'"),  # type: ignore[arg-type]
-        (lambda: symsim.derive("gpt2").formula("N").value({"h": 1}), "N has no value without L, V, "),
+        (lambda: symsim.derive("gpt2").formula("N").value({"h": 1}), "N has no value without L_dense, P, V, "),
         (lambda: symsim.derive("gpt2").formula("N").given(3), "3 is no fact: text such as 'g = a'"),  # type: ignore[arg-type]
         (lambda: symsim.derive("gpt2", "tp=2", "h100-sxm"), "assumptions is 'h100-sxm'; a mapping .* a system is system='h100-sxm'"),  # type: ignore[arg-type]
         (lambda: symsim.derive("gpt2").ask(3), "3 is no question: text such as 'largest s where"),  # type: ignore[arg-type]
