@@ -158,6 +158,8 @@ def test_ways_of_adapters(tmp_path: Path) -> None:
     assert strategy(job(tmp_path, dense))["target_modules"] == ["q_proj", "o_proj", "up_proj", "down_proj"]
     listed = strategy(job(tmp_path, {**dense, "lora_target_modules": r".*\.(q_proj|v_proj)$"}))
     assert listed["target_modules"] == ["q_proj", "v_proj"]
+    ranked = job(tmp_path, {**dense, "lora_target_modules": ["q_proj", "v_proj"], "lora_rank_pattern": {r"layers\.[01]\..*": 4, "v_proj": 2}})
+    assert strategy(ranked)["rank_pattern"] == ["layers.0-1.q_proj=4", "layers.0-1.v_proj=4", "layers.2-31.v_proj=2"]
 
 
 def test_adapters_in_some_layers(tmp_path: Path) -> None:

@@ -124,6 +124,7 @@ KNOBS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "tuner_type": (DENSE, {}, "lora"),
     "lora_rank": (DENSE, LORA, 32),
     "lora_expert_rank": (MOE, LORA, 4),
+    "rank_pattern": (DENSE, LORA, ("linear_qkv=4",)),
     "oft_block_size": (DENSE, {"tuner_type": "oft", "fusion": "eager"}, 64),
     "lora_dropout": (DENSE, LORA, 0.05),
     "lora_dropout_position": (DENSE, {**LORA, "lora_dropout": 0.05}, "post"),

@@ -370,6 +370,13 @@ def test_fused_kernels_keep_what_they_read() -> None:
         ("fusion=eager,tuner_type=lora,target_modules=up_proj,exclude_modules=up_proj", "nothing is trained: exclude_modules leaves no adapter"),
         ("fusion=eager,tuner_type=lora,exclude_modules=attention+gate_proj+up_proj+down_proj", "nothing is trained"),
         ("tuner_type=lora,exclude_modules=all_linear", "leaves no linear map with an adapter"),
+        ("tuner_type=lora,rank_pattern=linear_qkv", "rank_pattern=linear_qkv is not NAME=RANK, such as q_proj=16"),
+        ("tuner_type=lora,rank_pattern=linear_qkv=0", "rank_pattern=linear_qkv=0 is not NAME=RANK"),
+        ("tuner_type=lora,rank_pattern=linear_qvk=4", "rank_pattern=linear_qvk: no linear map is called so: did you mean 'linear_qkv'"),
+        ("tuner_type=lora,rank_pattern=q_proj=4", "rank_pattern=q_proj: .* one product here"),
+        ("tuner_type=lora,rank_pattern=layers.40.linear_qkv=4", "rank_pattern=layers.40.linear_qkv=4: llama3-8b has layers 0 to 31"),
+        ("tuner_type=lora,target_modules=linear_fc1,rank_pattern=linear_qkv=4", "rank_pattern=linear_qkv=4: it is the rank of no adapter"),
+        ("tuner_type=lora,rank_pattern=layers.0-15=16+layers.3=4", "rank_pattern=layers.3=4: .* an entry before says its rank"),
         ("freeze_parameters=embeding", "did you mean 'embedding'"),
         ("freeze_parameters=layers.0-99", "has layers 0 to 31"),
         ("freeze_parameters=layers.9-3", "has layers 0 to 31"),
@@ -470,6 +477,21 @@ def test_adapters_of_experts_have_a_rank_of_their_own() -> None:
     assert trained(None) - trained(16) == 0
     assert trained(None) - trained(4) == 12 * each
     assert trained(4, "attention") == trained(None, "attention")
+
+
+def test_a_rank_of_experts_is_the_pattern_s_before_their_own() -> None:
+    """Every expert's two maps: r (h + 2 f) + r (f + h) parameters; on a mesh messages and shares follow as of any other rank."""
+    model = load_model("mixtral-8x7b").architecture
+    assert model.moe is not None
+    h, f = model.hidden_size, model.moe.moe_ffn_hidden_size
+    each = model.num_layers * model.moe.num_moe_experts * (h + 2 * f + f + h)
+    given = {"tuner_type": "lora", "lora_rank": 16, "lora_expert_rank": 4, "ep": 4, "dp": 8}
+    own, both = (derive(model, Strategy(**given, rank_pattern=ranks)) for ranks in (None, ("experts=2",)))
+    assert own.value("params.trained") - both.value("params.trained") == (4 - 2) * each
+    wide = derived("llama3-8b", "tuner_type=lora,lora_rank=16,tp=2,sp=true")
+    one = derived("llama3-8b", "tuner_type=lora,lora_rank=8,rank_pattern=layers.0-31=16,tp=2,sp=true")
+    assert [values for _, *values in sent(one)] == [values for _, *values in sent(wide)]
+    assert one.value("params.trained") == wide.value("params.trained")
 
 
 IBERT = {"model_type": "ibert", "vocab_size": 30, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 24}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from symsim.errors import near, nearest
 from symsim.importers.keys import Entry, Keys
@@ -13,6 +13,9 @@ from symsim.importers.targets import EVERY, in_layers, is_pattern, known_maps, m
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.trained import respelt
 from symsim.inputs.tuning import named
+
+if TYPE_CHECKING:
+    from symsim.ir.block import Block
 
 QUANTISED = "base weights in another few bits: 1/4 to 1 byte a parameter and a pass to unpack them before each product; 2 bytes here"
 # peft tuners/boft/layer.py: N butterfly factors of blocks of b
@@ -53,6 +56,8 @@ class Names:
     """None: those of peft, by the type of the model."""
     position: str = ""
     default_position: str = "pre"
+    own_names: bool = False
+    """Whether linear maps have the names of the model's modules alone, and none of other modelling code."""
 
 
 def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None, names: Names, told: Iterable[str] = ()) -> None:
@@ -67,7 +72,7 @@ def adapters(keys: Keys, strategy: dict[str, Any], architecture: Architecture | 
     if names.position:
         dropout_position(keys, names.position, names.default_position, strategy)
     if not told and architecture is not None and is_pattern(keys, names.targets):
-        pattern_targets(keys, names.targets, strategy, architecture)
+        pattern_targets(keys, names.targets, strategy, architecture, names.own_names)
     else:
         _named_targets(keys, names, strategy, architecture, told)
     saved = [word for text in keys.texts(names.saved, None, to="modules_to_save") or [] for word in words(text)]
@@ -83,10 +88,14 @@ def _named_targets(keys: Keys, names: Names, strategy: dict[str, Any], architect
     if isinstance(asked, list) and keys.has(names.targets) and isinstance(keys.given[names.targets].value, str):
         asked = [keys.given[names.targets].value]
     default = names.default_targets or _of_peft(keys, names.targets, architecture, bool(asked))
-    strategy["target_modules"], lost = targets([*told] or asked or default, strategy, architecture)
+    own_names = names.own_names and bool(asked)
+    strategy["target_modules"], lost = targets([*told] or asked or default, strategy, architecture, own_names=own_names)
     own = list(known_maps(architecture)) if architecture is not None else []
     none = EVERY[-1] in strategy["target_modules"] and not {*EVERY} & {*(asked or EVERY)}
-    if lost and none and all(near(name, own) for name in lost):
+    if lost and own_names and architecture is not None:
+        strategy["target_modules"] = [] if none else strategy["target_modules"]
+        keys.note(names.targets, "mapped", "target_modules", without(lost, strategy["target_modules"]))
+    elif lost and none and all(near(name, own) for name in lost):
         # peft tuners/tuners_utils.py inject_adapter: none of them is found in the base model
         keys.refuse(names.targets, f"no linear map of the model is called {lost[0]} ({nearest(lost[0], own)})")
     elif lost:
@@ -151,33 +160,52 @@ def biases(keys: Keys, key: str, strategy: dict[str, Any], architecture: Archite
 
 
 def _all_biases(strategy: dict[str, Any], architecture: Architecture) -> list[str]:
-    """Those of linear maps, norms and convolutions; experts' are parameters of another name in transformers 5 (gate_up_proj_bias)."""
+    """Those of linear maps, norms and convolutions."""
     from symsim.lowering.lower import declared_alone
 
-    blocks = declared_alone(architecture).values()
-    every = {t.name for block in blocks for t in block.parameters() if t.role == "bias"}
-    of_experts = {t for block in blocks for op in block.ops if op.einsums and op.einsums[0].chosen for t in op.inputs} & every
-    if strategy.get("fusion", "te") == "te" or not of_experts:
-        return ["bias"] if every else []
-    return sorted(every - of_experts)
+    every = {t.name for block in declared_alone(architecture).values() for t in block.parameters() if t.role == "bias"}
+    of_experts = _of_experts(strategy, architecture) & every
+    return sorted(every - of_experts) if of_experts else ["bias"] if every else []
+
+
+def _of_experts(strategy: Mapping[str, Any], architecture: Architecture) -> set[str]:
+    """Experts' parameters, whose biases are of another name in transformers 5 (gate_up_proj_bias); none under te."""
+    from symsim.lowering.lower import declared_alone
+
+    blocks = declared_alone(architecture).values() if strategy.get("fusion", "te") != "te" else ()
+    return {t for block in blocks for op in block.ops if op.einsums and op.einsums[0].chosen for t in op.inputs}
 
 
 def _biases_of_adapted(strategy: dict[str, Any], architecture: Architecture) -> list[str]:
-    """Those of the linear maps that have adapters, where they have them."""
+    """Those of the linear maps that have adapters, where they have them; experts' are of another name here too."""
+    found, every, adapted = Places(), Places(), adapted_places(strategy, architecture)
+    rest = _of_experts(strategy, architecture)
+    for block, at in _layers(architecture):
+        for bias in (t for t in block.parameters() if t.role == "bias"):
+            merge(every, {bias.name: {at}})
+            if at in adapted.get(f"{bias.owner}.weight", ()) and bias.name not in rest:
+                merge(found, {bias.name: {at}})
+    return [entry for name, layers in found.items() for entry in ([name] if layers == every[name] else in_layers([name], layers))]
+
+
+def adapted_places(strategy: Mapping[str, Any], architecture: Architecture) -> Places:
+    """The layers in which weights of linear maps have adapters."""
     from symsim.inputs.strategy import Strategy
-    from symsim.lowering.lower import declared_alone
     from symsim.lowering.tuned import adapted_weights
 
     names = {name: tuple(strategy[name]) for name in ("target_modules", "exclude_modules") if name in strategy}
-    chosen = Strategy(tuner_type="lora", fusion=strategy.get("fusion", "te"), **names)
-    blocks, found, every = declared_alone(architecture), Places(), Places()
+    chosen, found = Strategy(tuner_type="lora", fusion=strategy.get("fusion", "te"), **names), Places()
+    for block, at in _layers(architecture):
+        merge(found, {weight: {at} for weight in adapted_weights(chosen, block, at, architecture)})
+    return found
+
+
+def _layers(architecture: Architecture) -> list[tuple["Block", int]]:
+    from symsim.lowering.lower import declared_alone
+
+    blocks = declared_alone(architecture)
     kinds = [kind for segment in respelt(architecture).layers for _ in range(segment.repeat) for kind in segment.kinds]
-    for at, kind in enumerate(kinds):
-        biases = {t.name: t.owner for t in blocks[kind].parameters() if t.role == "bias"}
-        adapted = adapted_weights(chosen, blocks[kind], at, architecture)
-        merge(every, {name: {at} for name in biases})
-        merge(found, {name: {at} for name, owner in biases.items() if f"{owner}.weight" in adapted})
-    return [entry for name, layers in found.items() for entry in ([name] if layers == every[name] else in_layers([name], layers))]
+    return [(blocks[kind], at) for at, kind in enumerate(kinds)]
 
 
 def trained_ends(strategy: dict[str, Any], architecture: Architecture, count: int) -> None:
@@ -258,7 +286,7 @@ def four_bits(kind: str, double: bool) -> str:
 
 
 _OF_ADAPTERS = (
-    *("tuner_type", "lora_rank", "lora_expert_rank", "oft_block_size", "lora_dropout", "lora_dropout_position", "target_modules"),
+    *("tuner_type", "lora_rank", "lora_expert_rank", "rank_pattern", "oft_block_size", "lora_dropout", "lora_dropout_position", "target_modules"),
     *("exclude_modules", "fused_adapters", "use_dora", "quantize_base", "quantize_experts", "modules_to_save", "trainable_parameters"),
 )
 _BEHIND = "a tower or projector before it is trained, so that gradients go back through all layers; text alone would be trained as ever"

@@ -24,6 +24,7 @@ _OF_TRANSFORMERS = {
     "moe.gate.router": ("mlp.gate", "block_sparse_moe.gate"),
     "moe.experts": ("mlp.experts", "block_sparse_moe.experts"),
     "moe.shared_experts": ("mlp.shared_experts", "mlp.shared_expert"),
+    "moe.shared_expert_gate.shared_expert_gate": ("mlp.shared_expert_gate",),
     "moe": ("mlp",),
 }
 _FEED_FORWARD = {
@@ -49,8 +50,12 @@ _OF_FAMILIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("granitemoe", "granitemoeshared", "granitemoehybrid", "granitemoe_swa"), _BLOCK_SPARSE),
     **dict.fromkeys(("gpt_oss", "phimoe"), {"moe.gate.router": ("mlp.router",)}),
     "starcoder2": {"mlp.up_proj": ("mlp.c_fc",), "mlp.down_proj": ("mlp.c_proj",)},
+    "qwen2_moe": {"moe.shared_experts": ("mlp.shared_expert",)},
     # queries and the gate of their output in one
-    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), {"attention.gate_proj": ("self_attn.q_proj",)}),
+    **dict.fromkeys(
+        ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"),
+        {"attention.gate_proj": ("self_attn.q_proj",), "moe.shared_experts": ("mlp.shared_expert",)},
+    ),
 }
 # mixers that are no attention, and weights that a family has as one (Phi-3, GLM-4)
 _MIXERS = {"linear_attention": ("linear_attn",), "short_convolution": ("conv",), **dict.fromkeys(("mamba", "selective_scan"), ("mamba", "mixer"))}
@@ -80,6 +85,8 @@ _ENDS = {
 _LAYERS = ("model.layers", "decoder.layers")
 # beside towers the decoder is called so: by Megatron-Core and transformers 4, and by transformers 5
 _BESIDE_TOWERS = (("", ""), ("", "language_model."), ("model.", "model.language_model."))
+WAYS = len(_BESIDE_TOWERS)
+"""How often `parameters` has the names of transformers, before it has those of Megatron-Core."""
 
 
 @dataclass(frozen=True)
@@ -130,9 +137,10 @@ def _of_transformers(name: str, block: Block, model: Architecture) -> list[str]:
     if op is not None and op.of(Projection).fused:
         joint = op.name.rsplit(".", 1)[-1]
         name = f"{op.name.removesuffix(joint)}{_JOINT.get(joint, joint)}.{name.rsplit('.', 1)[-1]}"
-    elif op is not None and op.einsums[0].chosen and len(op.of(Projection).labels) > 1:
-        # experts' gates and inputs are one parameter since transformers 5
-        return [*_spellings(f"{name.rsplit('.', 2)[0]}.gate_up_proj", inside), *_spellings(name, inside)]
+    elif op is not None and op.einsums[0].chosen and name.endswith(".weight"):
+        # experts' weights are parameters since transformers 5, gates and inputs one
+        alone = name.removesuffix(".weight") if len(op.of(Projection).labels) == 1 else f"{name.rsplit('.', 2)[0]}.gate_up_proj"
+        return [*_spellings(alone, inside), *_spellings(name, inside)]
     return _spellings(name, inside)
 
 

@@ -69,7 +69,24 @@ def ended_modules(end: str, weights: Container[str], every: Called) -> Places:
 
 def ended_parameters(end: str, weights: Container[str], every: Called) -> Places:
     """The same of parameters (peft target_parameters)."""
-    return _placed(every, lambda name: _ends(end, name) or _ends(end, name.removesuffix(".weight")), weights)
+    return _placed(every, partial(_ends, end), weights)
+
+
+def runs(pattern: str) -> bool:
+    """Whether a pattern is run here: it is one, and ends in time."""
+    return _compiled(pattern) is not None
+
+
+def matching(pattern: str, names: Iterable[str]) -> set[str]:
+    """The names of which the whole is such; none where the pattern is not run."""
+    compiled = _compiled(pattern)
+    if compiled is None:
+        return set()
+    matches = _finds(compiled.fullmatch)
+    try:
+        return {*filter(matches, names)}
+    except _Slow:
+        return set()
 
 
 def all_layers(weights: Container[str], every: Called) -> Places:

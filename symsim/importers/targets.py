@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from symsim.errors import cut
 from symsim.importers.called import parameters
 from symsim.importers.keys import Keys
-from symsim.importers.parameters import Called, Places, all_layers, consecutive, ended_modules, ended_parameters, whole_modules
+from symsim.importers.parameters import Called, Places, all_layers, consecutive, ended_modules, ended_parameters, runs, whole_modules
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.tuning import named
+
+if TYPE_CHECKING:
+    from symsim.ir.block import Block, Op
 
 EVERY = ("all", "all-linear", "all_linear")
 # one product here, which has one adapter, under the names of its parts and of modelling code that joins them
@@ -58,15 +61,18 @@ def without(lost: Iterable[str], found: Iterable[str]) -> str:
 
 
 def targets(
-    asked: Iterable[str], strategy: dict[str, Any], architecture: Architecture | None, of_parameters: bool = False
+    asked: Iterable[str], strategy: dict[str, Any], architecture: Architecture | None, of_parameters: bool = False, own_names: bool = False
 ) -> tuple[list[str], list[str]]:
-    """The linear maps that names mean here, and the names that mean none; all where nothing is left. of_parameters: the names are parameters'."""
+    """The linear maps that names mean here, and the names that mean none; all where nothing is left. of_parameters: the names are parameters'.
+    own_names: names mean modules that are called so, where it is known what the model's are called."""
     found, own, lost = list[str](), Places(), list[str]()
-    maps = _Maps(architecture, strategy)
+    maps = Maps(architecture, strategy, own_names)
     for text in asked:
         several = words(text)
         placed = [maps.called(word, of_parameters) for word in several]
-        loose = [() if places else maps.meant(word) for word, places in zip(several, placed)]
+        # parameters are called as transformers does
+        named_so = of_parameters and architecture is not None and not maps.te
+        loose = [() if places or named_so else maps.meant(word) for word, places in zip(several, placed)]
         if not any(loose) and not any(placed):
             lost.append(text)
         found += [name for names in loose for name in names]
@@ -107,13 +113,14 @@ def as_one_product(strategy: Mapping[str, Any], architecture: Architecture) -> d
     return found
 
 
-class _Maps:
+class Maps:
     """The linear maps of a model as modelling code calls them, and what an entry of target_modules calls them."""
 
-    def __init__(self, architecture: Architecture | None, strategy: Mapping[str, Any]):
+    def __init__(self, architecture: Architecture | None, strategy: Mapping[str, Any], own_names: bool = False):
         self.architecture, self.known = architecture, known_maps(architecture)
         self.fusion = str(strategy.get("fusion", "te"))
         self.te = self.fusion == "te"
+        self.own_names = own_names and architecture is not None and not self.te
 
     @cached_property
     def weights(self) -> tuple[dict[str, str], dict[str, str]]:
@@ -124,6 +131,17 @@ class _Maps:
     def names(self) -> Called:
         assert self.architecture is not None
         return parameters(self.architecture)
+
+    @cached_property
+    def of_others(self) -> frozenset[str]:
+        assert self.architecture is not None
+        return _names_of_others(self.architecture, self.fusion)
+
+    @cached_property
+    def last_words(self) -> frozenset[str]:
+        """The last words of linear modules' names, here and in the modelling code: a name that ends so, and is none's, means nothing."""
+        linear, _ = self.weights
+        return frozenset(map(_leaf, linear)) | {_leaf(name) for p in self.names[0] if p.own in linear for name in p.called}
 
     def called(self, text: str, of_parameters: bool = False) -> Places:
         """The weights of linear modules of this name, by layers, where their names are the modelling code's, or tell layers apart."""
@@ -154,25 +172,29 @@ class _Maps:
     def meant(self, text: str) -> tuple[str, ...]:
         """What a name means that is no module's of this modelling code: by its last part, in the layer whose number is in it."""
         number = _NUMBER.search(text)
+        if self.own_names and (number is not None or _leaf(text) in self.last_words):
+            return ()
         if number is None:
-            return _meant(text, self.known, self.te)
+            found = _meant(text, self.known, self.te)
+            return tuple(name for name in found if not self.own_names or name not in self.of_others)
         rest = text[number.end() :]
         inside = self.architecture is None or int(number[1]) < self.architecture.num_layers
         return tuple(in_layers(_meant(rest, self.known, self.te), [int(number[1])])) if inside and not _NUMBER.search(rest) else ()
 
 
-def pattern_targets(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None) -> None:
-    """Adapters beside the linear maps whose whole names a pattern matches (peft tuners/tuners_utils.py check_target_module_exists)."""
+def pattern_targets(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None, own_names: bool = False) -> None:
+    """Adapters beside the linear maps whose whole names a pattern matches (peft tuners/tuners_utils.py check_target_module_exists). own_names: none
+    where it matches no module of the model's modelling code."""
     text = str(keys.given[key].value)
     if architecture is None:
         strategy["target_modules"], lost = targets([text], strategy, architecture)
         why = "of an unknown model the names in the pattern"
         keys.note(key, "not_modelled" if lost else "mapped", "target_modules", f"no linear map here is called {', '.join(lost)}" if lost else why)
         return
-    maps = _Maps(architecture, strategy)
+    maps = Maps(architecture, strategy)
     weights, _ = maps.weights
     names, everywhere = maps.entries(whole_modules(text, weights, maps.names))
-    if names:
+    if names or (own_names and runs(text)):
         _some_layers(keys, key, strategy, names, everywhere)
         return
     # of modelling code with names of its own (_OF_OTHERS)
@@ -181,9 +203,12 @@ def pattern_targets(keys: Keys, key: str, strategy: dict[str, Any], architecture
     keys.note(key, "not_modelled" if lost else "mapped", "target_modules", why)
 
 
-def of_parameters(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None, beside: bool, why: str = "") -> None:
-    """Adapters of parameters, which experts' weights are in transformers 5 (peft target_parameters). beside: linear modules are named too."""
-    asked = keys.texts(key, None, to="target_modules", why=why)
+def of_parameters(
+    keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None, beside: bool, why: str = "", more: Iterable[str] = ()
+) -> None:
+    """Adapters of parameters, which experts' weights are in transformers 5 (peft target_parameters). beside: linear modules are named too. more:
+    names that are told elsewhere."""
+    asked = [*(keys.texts(key, None, to="target_modules", why=why) or ()), *more]
     if not asked:
         return
     found, lost = targets(asked, strategy, architecture, of_parameters=True)
@@ -242,35 +267,52 @@ def _leaf(weight: str) -> str:
     return weight.removesuffix(".weight").rsplit(".", 1)[-1]
 
 
-def _weights(architecture: Architecture, fusion: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The weights of the linear maps that all_linear means, and what they are called as targets: their own names, or the one of the operation that
-    they are in with others; the same of other linear maps."""
+def _linear(architecture: Architecture, fusion: str) -> Iterator[tuple["Block", "Op", bool]]:
+    """The linear maps, and whether all_linear means them."""
     from symsim.frameworks.choices import FRAMEWORKS
     from symsim.inputs.strategy import Strategy
     from symsim.ir.operations import LINEAR
-    from symsim.lowering.adapt import is_joint, is_target
+    from symsim.lowering.adapt import is_target
     from symsim.lowering.lower import declared_alone
 
-    framework, strategy = FRAMEWORKS[fusion], Strategy(tuner_type="lora")
-    meant, others = dict[str, str](), dict[str, str]()
     for block in declared_alone(architecture).values():
         for op in (op for op in block.ops if op.kind in LINEAR):
-            joint = is_joint(op, fusion, architecture)
-            weights = (t.name for t in block.parameters() if t.name in op.inputs and t.role != "bias")
-            own = {weight: op.name if joint else weight.removesuffix(".weight") for weight in weights}
-            (meant if is_target(op, strategy, framework, architecture, None) else others).update(own)
+            yield block, op, is_target(op, Strategy(tuner_type="lora"), FRAMEWORKS[fusion], architecture, None)
+
+
+def _weights(architecture: Architecture, fusion: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The weights of the linear maps that all_linear means, and what they are called as targets: their own names, or the one of the operation that
+    they are in with others; the same of other linear maps."""
+    from symsim.lowering.adapt import is_joint
+
+    meant, others = dict[str, str](), dict[str, str]()
+    for block, op, by_all in _linear(architecture, fusion):
+        joint = is_joint(op, fusion, architecture)
+        weights = (t.name for t in block.parameters() if t.name in op.inputs and t.role != "bias")
+        own = {weight: op.name if joint else weight.removesuffix(".weight") for weight in weights}
+        (meant if by_all else others).update(own)
     return meant, others
 
 
-def excluded(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None) -> None:
-    """Linear maps that patterns of names take out of those with adapters."""
+def _names_of_others(architecture: Architecture, fusion: str) -> frozenset[str]:
+    """Names that mean none of the linear maps that all_linear means."""
+    from symsim.lowering.adapt import map_names, module_names
+
+    meant, others = set[str](), set[str]()
+    for _, op, by_all in _linear(architecture, fusion):
+        (meant if by_all else others).update((*map_names(op), *map_names(op).values(), *module_names(op)))
+    return frozenset(others - meant)
+
+
+def excluded(keys: Keys, key: str, strategy: dict[str, Any], architecture: Architecture | None, own_names: bool = False) -> None:
+    """Linear maps that patterns of names take out of those with adapters. own_names: of the model's modelling code alone."""
     asked = keys.texts(key, [], to="exclude_modules")
     if not asked:
         return
     if architecture is None:
         keys.note(key, "not_modelled", "exclude_modules", "of a known model alone: all that target_modules names have adapters")
         return
-    maps = _Maps(architecture, strategy)
+    maps = Maps(architecture, strategy, own_names)
     own, lost = Places(), list[str]()
     pattern = is_pattern(keys, key)
     for text in asked:
@@ -281,7 +323,8 @@ def excluded(keys: Keys, key: str, strategy: dict[str, Any], architecture: Archi
         lost += [] if places else [text]
     names = [(word if _NUMBER.search(word) else word.strip(".*$^()").rsplit(".", 1)[-1]) for text in lost for word in words(text)]
     parts = [name for name in names if maps.te and name in _PARTS and _JOINT[name] in maps.known]
-    found = [one for name in names if name not in parts for one in maps.known.get(name) or maps.meant(name)]
+    known = {} if maps.own_names else maps.known
+    found = [one for name in names if name not in parts for one in known.get(name) or maps.meant(name)]
     if own or found:
         strategy["exclude_modules"] = list(dict.fromkeys([*maps.entries(own)[0], *found]))
     if parts:

@@ -75,10 +75,7 @@ class Strategy(BaseModel):
     )
     batch_p2p_sync: bool = Field(False, description="the host waits for every boundary tensor, so that the launch behind it shows")
     host_waits: int = Field(
-        0,
-        ge=0,
-        le=64,
-        description="times in a micro-batch that the host waits for the device, for timers of its parts, so that the launch behind shows",
+        0, ge=0, le=64, description="times in a micro-batch that the host waits for the device (timers of its parts), so that the launch behind shows"
     )
     variable_seq_lengths: bool = Field(False, description="the shape of every boundary tensor is sent ahead of it")
     moe_shared_expert_overlap: bool = Field(False, description="the shared experts run beside the exchange of tokens")
@@ -174,6 +171,9 @@ class Strategy(BaseModel):
     )
     lora_rank: Size = Field(8, description="lora: rank of the adapters")
     lora_expert_rank: Size | None = Field(None, description="lora: rank of the adapters of experts, where it is another")
+    rank_pattern: tuple[str, ...] | None = Field(
+        None, max_length=256, description="lora: other ranks, NAME=RANK, of which the first counts: q_proj=16+layers.0-3.down_proj=4"
+    )
     oft_block_size: Size = Field(32, ge=2, description="oft: inputs of a linear map that are rotated together")
     lora_dropout: float = Field(0.0, ge=0, lt=1, description="lora: dropout of what goes into the adapters; above 0 it takes a mask, at any rate")
     lora_dropout_position: Literal["pre", "post"] = Field("pre", description="lora_dropout: of what goes into an adapter, or of what it makes")

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
+from symsim.errors import InputError, cut
 from symsim.inputs.architecture import LayerKind
+from symsim.inputs.limits import LARGEST_SIZE
 from symsim.inputs.strategy import Strategy
 
 # options of a strategy that say which parameters are trained, and in what; how that runs is no part of it
 TRAINED = (
-    *("task_type", "num_labels", "tuner_type", "lora_rank", "lora_expert_rank", "oft_block_size", "lora_dropout", "lora_dropout_position"),
-    *("target_modules", "use_dora"),
-    *("quantize_base", "quantize_experts", "modules_to_save", "freeze_parameters", "trainable_parameters", "trained_before"),
-    *("reference_models", "further_forwards"),
+    *("task_type", "num_labels", "tuner_type", "lora_rank", "lora_expert_rank", "rank_pattern", "oft_block_size", "lora_dropout"),
+    *("lora_dropout_position", "target_modules", "use_dora", "quantize_base", "quantize_experts", "modules_to_save", "freeze_parameters"),
+    *("trainable_parameters", "trained_before", "reference_models", "further_forwards"),
 )
 # what transformers' heads of classes have before their scores in these types of models (modeling_<type>.py ...ForSequenceClassification, and
 # ...ForTokenClassification), where all others have scores alone
@@ -73,6 +75,22 @@ def named(text: str) -> Named:
         return Named(text)
     first = int(found[1])
     return Named(found[3] or "layers", first, first if found[2] is None else int(found[2]))
+
+
+class Ranked(NamedTuple):
+    """What an entry of `rank_pattern` names, and the rank of the adapters there."""
+
+    entry: Named
+    rank: int
+
+
+@lru_cache(maxsize=1024)
+def ranked(text: str) -> Ranked:
+    """An entry of `rank_pattern`, NAME=RANK. InputError where it is none."""
+    name, _, rank = text.rpartition("=")
+    if not name.strip() or not rank.strip().isdecimal() or not 0 < int(rank) <= LARGEST_SIZE:
+        raise InputError(f"rank_pattern={cut(text)} is not NAME=RANK, such as q_proj=16 or layers.0-3.down_proj=4")
+    return Ranked(named(name.strip()), int(rank))
 
 
 def tunes(strategy: Strategy) -> bool:

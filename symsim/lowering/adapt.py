@@ -10,18 +10,18 @@ gradient of the other alone); TransformerEngine module/linear.py (the input is k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from symsim.algebra.expr import symbol
+from symsim.algebra.expr import expr, symbol
 from symsim.frameworks.eager_modules import module_code, of_its_own
 from symsim.frameworks.framework import Framework
 from symsim.frameworks.kernels import Profile
 from symsim.frameworks.recompute import KERNEL
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
-from symsim.inputs.tuning import TunedKind, named
+from symsim.inputs.tuning import Ranked, TunedKind, named, ranked
 from symsim.ir.block import Block, Dim, Op, Tensor, TensorRole, rebuild
 from symsim.ir.einsum import Einsum
 from symsim.ir.operations import OPERATIONS, PRODUCTS, Attention, Attributes, Cast, LinearCrossEntropy, Plain, Projection, Rotation
@@ -79,6 +79,12 @@ def target_names(entries: Iterable[str] | None, at: int | None, anywhere: bool =
     return frozenset(ALL_LINEAR if entry.name == "layers" else entry.name for entry in meant)
 
 
+def own_rank(names: Collection[str], strategy: Strategy, at: int | None) -> Ranked | None:
+    """The entry of rank_pattern that says the rank of an adapter beside a linear map of these names in layer `at`: the first that means it (peft
+    tuners/lora/model.py)."""
+    return next((one for one in map(ranked, strategy.rank_pattern or ()) if one.entry.holds({"layers", *names}, at)), None)
+
+
 def layer_of(block: Block, model: Architecture) -> int | None:
     """A layer of a block's kind, where a strategy tells some apart."""
     kind = model.layer_kinds.get(block.name)
@@ -116,9 +122,7 @@ def _with_adapters(block: Block, profile: Profile) -> Block:
         else:
             made.ops.append(op)
     o = symbol(TURNED)
-    ranks = {d for t in made.tensors.values() for d in t.dims} & {RANK, EXPERT_RANK}
-    lora = profile.strategy.tuner_type == "lora"
-    own = {name: Dim(symbol(name)) for name in sorted(ranks)} if lora else {TURNED: Dim(o), BELOW: Dim((o - 1) / 2)}
+    own = dict(sorted(made.ranks.items())) if profile.strategy.tuner_type == "lora" else {TURNED: Dim(o), BELOW: Dim((o - 1) / 2)}
     return rebuild(block, made.ops, made.tensors, dims={**block.dims, **own} if len(made.ops) > len(block.ops) else block.dims)
 
 
@@ -138,12 +142,17 @@ class _Adapters:
         self.tensors = dict(block.tensors)
         self.ops: list[Op] = []
         self.again = ""
+        self.ranks: dict[str, Dim] = {}
         # a layer without a weight of its own is an earlier one that runs again, with its adapters
         self.borrows = all(t.borrowed for t in block.parameters())
 
     def _rank(self, op: Op) -> str:
-        """The dimension over which an adapter's products go."""
-        return EXPERT_RANK if op.einsums[0].chosen and self.profile.strategy.lora_expert_rank is not None else RANK
+        """The dimension over which an adapter's products go, which the block has from here on."""
+        own = own_rank(module_names(op), self.profile.strategy, layer_of(self.block, self.profile.model))
+        of_experts = op.einsums[0].chosen and self.profile.strategy.lora_expert_rank is not None
+        rank = f"{RANK}_{own.rank}" if own is not None else EXPERT_RANK if of_experts else RANK
+        self.ranks[rank] = Dim(expr(own.rank) if own is not None else symbol(rank))
+        return rank
 
     def beside(self, op: Op) -> None:
         """x W of `op`, and the kernels of (x A) B; their sum has the name that the result had."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from symsim.algebra.expr import product
 from symsim.errors import InputError, cut, nearest
 from symsim.frameworks.choices import FRAMEWORKS
@@ -9,12 +11,12 @@ from symsim.frameworks.eager_modules import of_its_own
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.trained import respelt
-from symsim.inputs.tuning import PROJECTED, named, tunes
+from symsim.inputs.tuning import PROJECTED, Named, named, ranked, tunes
 from symsim.ir.operations import LINEAR, Projection
 from symsim.lowering.adapt import ALL_LINEAR, is_joint, is_target, map_names, module_names
 from symsim.lowering.lower import declared_alone
 from symsim.lowering.shares import divisors
-from symsim.lowering.tuned import parameters_named, trains_anything
+from symsim.lowering.tuned import parameters_named, ranks_without_adapters, trains_anything
 from symsim.pipeline.stages import sizes_of_kinds
 from symsim.placement.sizes import values
 
@@ -51,13 +53,12 @@ def _named_parameters(architecture: Architecture, strategy: Strategy) -> None:
             if entry.name not in known:
                 said = f"no parameter is called '{cut(entry.name, 40)}'"
                 raise InputError(f"{option}={cut(text)}: {said}: {nearest(entry.name, list(known))}")
-            _layers_named(architecture, option, text)
+            _layers_named(architecture, f"{option}={cut(text)}", entry)
 
 
-def _layers_named(architecture: Architecture, option: str, text: str) -> None:
-    entry = named(text)
+def _layers_named(architecture: Architecture, said: str, entry: Named) -> None:
     if entry.first is not None and entry.last is not None and not entry.first <= entry.last < architecture.num_layers:
-        raise InputError(f"{option}={cut(text)}: {architecture.name} has layers 0 to {architecture.num_layers - 1}")
+        raise InputError(f"{said}: {architecture.name} has layers 0 to {architecture.num_layers - 1}")
 
 
 def _stored(strategy: Strategy) -> None:
@@ -116,18 +117,17 @@ def _targets(architecture: Architecture, strategy: Strategy) -> None:
     known = {name: op for op in linear for name in (*map_names(op), *map_names(op).values(), *module_names(op))}
     if not strategy.target_modules:
         raise InputError(f"tuner_type={strategy.tuner_type} needs at least one name in target_modules, or all_linear")
-    for field, text in [*(("target_modules", n) for n in strategy.target_modules), *(("exclude_modules", n) for n in strategy.exclude_modules or ())]:
-        _layers_named(architecture, field, text)
-        entry = named(text)
+    for field, text, entry in _of_maps(strategy):
+        _layers_named(architecture, f"{field}={cut(text)}", entry)
         if entry.name == "layers" and entry.first is not None:
             continue
         name = entry.name
         if name == ALL_LINEAR and field == "target_modules":
             continue
-        if name == ALL_LINEAR:
+        if name == ALL_LINEAR and field == "exclude_modules":
             raise InputError("exclude_modules=all_linear leaves no linear map with an adapter; name those that have none")
         if name not in known:
-            names = [*known] if field == "exclude_modules" else [ALL_LINEAR, *known]
+            names = [ALL_LINEAR, *known] if field == "target_modules" else [*known]
             raise InputError(f"{field}={cut(name)}: no linear map is called so: {nearest(name, names)}")
         if "lm_head" in known[name].of(Projection).labels and field == "target_modules":
             raise InputError(f"target_modules={name}: adapters beside the output layer are not modelled; modules_to_save=lm_head trains it whole")
@@ -136,3 +136,19 @@ def _targets(architecture: Architecture, strategy: Strategy) -> None:
         if name in joint:
             own = " and ".join(joint[name].of(Projection).labels)
             raise InputError(f"{field}={name}: {own} are one product here, which has one adapter: give {joint[name].name}")
+    if strategy.tuner_type == "lora" and strategy.rank_pattern:
+        _ranks(architecture, strategy)
+
+
+def _of_maps(strategy: Strategy) -> Iterator[tuple[str, str, Named]]:
+    """The entries that name linear maps, with their options and as they are written."""
+    yield from (("target_modules", text, named(text)) for text in strategy.target_modules)
+    yield from (("exclude_modules", text, named(text)) for text in strategy.exclude_modules or ())
+    if strategy.tuner_type == "lora":
+        yield from (("rank_pattern", text, ranked(text).entry) for text in strategy.rank_pattern or ())
+
+
+def _ranks(architecture: Architecture, strategy: Strategy) -> None:
+    for text in ranks_without_adapters(architecture, strategy):
+        why = "it is the rank of no adapter: there is none at what it names, or an entry before says its rank"
+        raise InputError(f"rank_pattern={cut(text)}: {why}")

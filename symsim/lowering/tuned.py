@@ -20,10 +20,10 @@ from symsim.inputs.layer_pattern import Segment
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.traced import once
 from symsim.inputs.trained import as_named
-from symsim.inputs.tuning import TunedKind, is_trained, named, tunes
+from symsim.inputs.tuning import Named, Ranked, TunedKind, is_trained, named, ranked, tunes
 from symsim.ir.block import Block, Tensor
 from symsim.ir.operations import LINEAR
-from symsim.lowering.adapt import ALL_LINEAR, is_target, map_names, module_names, target_names
+from symsim.lowering.adapt import ALL_LINEAR, is_target, map_names, module_names, own_rank, target_names
 from symsim.lowering.lower import declared_alone
 from symsim.lowering.marked import names_of
 
@@ -40,7 +40,7 @@ def tuned(model: Architecture, strategy: Strategy) -> Architecture:
     made = declared_alone(model)
     blocks = {EMBEDDING: made[EMBEDDING], **{kind: made[spelt(kind)] for kind in model.kind_names()}}
     ends = {0, *inner, model.num_layers}
-    for entry in map(named, _entries(strategy)):
+    for entry in _entries(strategy):
         if entry.first is not None and entry.last is not None:
             ends |= {min(entry.first, model.num_layers), min(entry.last + 1, model.num_layers)}
     runs = list(pairwise(sorted(ends)))
@@ -50,10 +50,11 @@ def tuned(model: Architecture, strategy: Strategy) -> Architecture:
     return _with_kinds(model, strategy, blocks, runs, below)
 
 
-def _entries(strategy: Strategy) -> Iterator[str]:
+def _entries(strategy: Strategy) -> Iterator[Named]:
     """All that names parameters or linear maps of some layers."""
     options = ("freeze_parameters", "trainable_parameters", "modules_to_save", "target_modules", "exclude_modules")
-    return (entry for option in options for entry in getattr(strategy, option) or ())
+    yield from (named(entry) for option in options for entry in getattr(strategy, option) or ())
+    yield from (one.entry for one in map(ranked, strategy.rank_pattern or ()))
 
 
 def _narrow(model: Architecture, strategy: Strategy) -> tuple[int, int]:
@@ -91,16 +92,18 @@ def _trains(strategy: Strategy, block: Block, at: int, model: Architecture) -> b
     return bool(adapted_weights(strategy, block, at, model)) or any(_trained(strategy, block, at, model))
 
 
-def adapted_weights(strategy: Strategy, block: Block, at: int | None, model: Architecture) -> frozenset[str]:
-    """The weights of the block's linear maps that have an adapter in layer `at` (None: in no layer)."""
+def adapted_weights(strategy: Strategy, block: Block, at: int | None, model: Architecture) -> dict[str, Ranked | None]:
+    """The weights of the block's linear maps that have an adapter in layer `at` (None: in no layer), and the entry of rank_pattern
+    that says its rank, where one does."""
     framework, named_so, excluded = FRAMEWORKS[strategy.fusion], target_names(strategy.target_modules, at), target_names(strategy.exclude_modules, at)
     if strategy.tuner_type == "full" or ALL_LINEAR in excluded:
-        return frozenset()
+        return {}
     linear = [op for op in block.ops if op.kind in LINEAR and module_names(op).isdisjoint(excluded)]
     # a framework may run each of joint maps by itself
     left = [(op, {one: name for one, name in map_names(op).items() if excluded.isdisjoint((one, name))}) for op in linear]
     every = {op.name for op, _ in left if is_target(op, strategy, framework, model, at)}
-    return frozenset(f"{name}.weight" for op, maps in left for one, name in maps.items() if op.name in every or not named_so.isdisjoint((one, name)))
+    own = ((op, one, name) for op, maps in left for one, name in maps.items() if op.name in every or not named_so.isdisjoint((one, name)))
+    return {f"{name}.weight": own_rank({one, name, *module_names(op)}, strategy, at) for op, one, name in own}
 
 
 def _aside(strategy: Strategy, block: Block, at: int, model: Architecture) -> bool:
@@ -136,7 +139,7 @@ def _with_kinds(model: Architecture, strategy: Strategy, blocks: dict[str, Block
         segments += [(part, first, below) for part in parts]
         through = (blocks[k] for part in parts for k in part.kinds if not _aside(strategy, blocks[k], first, model))
         below = below or any(_trains(strategy, block, first, model) for block in through)
-    spelt: dict[tuple[str, frozenset[str], frozenset[str], bool, bool, bool], str] = {}
+    spelt: dict[tuple[str, frozenset[str], frozenset[tuple[str, int | None]], bool, bool, bool], str] = {}
     narrow_from, narrow_to = _narrow(model, strategy)
     kinds: dict[str, LayerKind] = {}
     layers: list[Segment] = []
@@ -146,7 +149,8 @@ def _with_kinds(model: Architecture, strategy: Strategy, blocks: dict[str, Block
             block, trains = blocks[kind], _trains(strategy, blocks[kind], at, model)
             aside = _aside(strategy, block, at, model)
             trained = frozenset(t.name for t in block.parameters() if is_trained(strategy, names_of(block, t, model), at))
-            key = (kind, trained, adapted_weights(strategy, block, at, model), trains, enters, wide)
+            adapted = adapted_weights(strategy, block, at, model).items()
+            key = (kind, trained, frozenset((name, own and own.rank) for name, own in adapted), trains, enters, wide)
             if key not in spelt:
                 plain = kind if (trains and enters) else f"{kind}{_WORDS[trains, enters]}"
                 spelt[key] = _free(f"{plain}_wide" if wide else plain, {*kinds, *(model.layer_kinds.keys() - {kind})})
@@ -198,3 +202,13 @@ def trains_anything(model: Architecture, strategy: Strategy) -> bool:
     if any(adapted_weights(strategy, block, None, model) or any(_trained(strategy, block, None, model)) for block in ends):
         return True
     return any(k.trains for k in tuned(model, strategy).layer_kinds.values() if isinstance(k, TunedKind))
+
+
+def ranks_without_adapters(model: Architecture, strategy: Strategy) -> list[str]:
+    """Entries of rank_pattern that say the rank of no adapter: there is none, or an entry before them says it."""
+    model = untuned(model)
+    blocks = declared_alone(model)
+    places: list[tuple[Block, int | None]] = [(blocks[spelt(_kind_at(model, at))], at) for at in range(model.num_layers)]
+    places += [(block, None) for name, block in blocks.items() if name not in {spelt(kind) for kind in model.layer_kinds}]
+    used = {own for block, at in places for own in adapted_weights(strategy, block, at, model).values()}
+    return [text for text in strategy.rank_pattern or () if ranked(text) not in used]

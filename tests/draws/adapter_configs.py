@@ -2,9 +2,10 @@
 
     python tests/draws/adapter_configs.py --count 300 --seed 1
 
-A config names linear modules by their last words, by more of their names, in single layers, or by a pattern; leaves some out; trains biases, norms,
-the embedding or the output layer beside them; or adapts experts' parameters. Trained parameters are compared as integers. Of experts' parameters
-those are left aside that peft makes of modules' names (`adapters.py` says so). Exit code 1 when a count differs. Needs transformers, torch and peft.
+A config names linear modules by their last words, by more of their names, in single layers, by a pattern, or all; leaves some out; gives some another
+rank, by names or patterns; trains biases, norms, the embedding or the output layer beside them; or adapts experts' parameters, by their names or by
+those of the modules that there were before. Trained parameters are compared as integers. Exit code 1 when a count differs. Needs transformers, torch
+and peft.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import random
 import re
 import sys
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -38,12 +40,15 @@ def drawn(rng: random.Random, model: torch.nn.Module) -> dict[str, Any]:
     linear = [n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear) and not n.endswith("lm_head")]
     experts = [n for n, _ in model.named_parameters() if re.search(r"experts\.(gate_up_proj|down_proj)$", n)]
     norm = "input_layernorm" if hasattr(model.model.layers[0], "input_layernorm") else "norm"
-    ends = sorted({n.rsplit(".", 1)[-1] for n in linear})
+    before = ("w1", "w2", "w3", "gate") if model.config.model_type == "mixtral" else ("gate_proj", "up_proj", "down_proj", "gate")
+    ends = sorted({n.rsplit(".", 1)[-1] for n in linear} | ({*before} if experts else set()))
     made: dict[str, Any] = {"r": rng.choice((1, 4, 8)), "target_modules": sorted(rng.sample(ends, rng.randint(1, len(ends))))}
     if rng.random() < 0.3:
         made["target_modules"] = sorted({n.split(".", rng.randint(1, 3))[-1] for n in rng.sample(linear, min(3, len(linear)))})
     elif rng.random() < 0.2:
         made["target_modules"] = rf".*\.({'|'.join(made['target_modules'])})"
+    elif rng.random() < 0.1:
+        made["target_modules"] = "all-linear"
     elif rng.random() < 0.3:
         made["layers_to_transform"] = rng.choice((0, [0, len(model.model.layers) - 1]))
     if rng.random() < 0.3:
@@ -56,13 +61,18 @@ def drawn(rng: random.Random, model: torch.nn.Module) -> dict[str, Any]:
         made["target_parameters"] = sorted({rng.choice(experts).split(".", 2)[-1] if rng.random() < 0.5 else rng.choice(experts).split(".", 4)[-1]})
     elif rng.random() < 0.3:
         made["use_dora"] = True
+    if rng.random() < 0.5:
+        named = [*ends, *rng.sample(linear, min(3, len(linear))), *(rng.sample(experts, 1) if experts else ())]
+        named += [rng.choice(linear).split(".", rng.randint(1, 3))[-1], r"model\.layers\.[0-1]\..*", r"self_attn\..*", r"(q|k|gate|up)_proj"]
+        named += [rf"{rng.randrange(4)}\..*_proj", r".*experts\..*", "experts", "gate_up_proj", "gate.weight"]
+        made["rank_pattern"] = {name: rng.choice((1, 2, 3, 16)) for name in rng.sample(named, rng.randint(1, 4))}
+        made["alpha_pattern"] = {rng.choice(named): 7}
     return made
 
 
 def theirs(model: torch.nn.Module, config: dict[str, Any]) -> int:
-    """What peft trains. Without a type no module's name is taken for that of an expert's parameter."""
-    model.config.model_type = "drawn"
-    found = peft.get_peft_model(model, peft.LoraConfig(**config)).named_parameters()
+    """What peft trains, which writes ranks of its own into what it is given."""
+    found = peft.get_peft_model(model, peft.LoraConfig(**deepcopy(config))).named_parameters()
     return sum(p.numel() for _, p in found if p.requires_grad)
 
 

@@ -55,6 +55,9 @@ DTYPES = {"gpt2": torch.float32}  # in which a norm's statistics are fp32 on a p
 EXPERTS = {"mixtral": {"experts_implementation": "grouped_mm"}}
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
 LINEAR = [*ATTENTION, "gate_proj", "up_proj", "down_proj"]
+# by patterns of names, of which the first counts, and as symsim has them
+RANKS = {"model.layers.3.self_attn.q_proj": 24, "q_proj": 16, r"layers\.[01]\..*_proj": 2, "down_proj": 1, "k_proj": 4}
+RANKS_HERE = ["layers.3.q_proj=24", "q_proj=16", "layers.0-1=2", "down_proj=1", "k_proj=4"]
 BATCH, LENGTH = 2, 32
 
 
@@ -97,8 +100,9 @@ class Dropout(nn.Module):
         return torch.native_dropout(x, self.share, True)[0]
 
 
-def with_peft(dropout: float, dora: bool, bits: str = "") -> Callable[[nn.Module], None]:
-    """Adapters of rank 4 beside all linear layers, as peft has them; of weights in 4 bits, as bitsandbytes has them (nf4, nf4_double)."""
+def with_peft(dropout: float, dora: bool, bits: str = "", ranks: dict[str, int] | None = None) -> Callable[[nn.Module], None]:
+    """Adapters of rank 4, or of other ranks by names, beside all linear layers, as peft has them; of weights in 4 bits, as bitsandbytes has them
+    (nf4, nf4_double)."""
 
     def tune(model: nn.Module) -> None:
         for parent in [m for m in model.modules() if bits]:
@@ -109,7 +113,7 @@ def with_peft(dropout: float, dora: bool, bits: str = "") -> Callable[[nn.Module
                     made = bitsandbytes.nn.Linear4bit(child.in_features, child.out_features, bias=False, **kind)
                     made.weight = bitsandbytes.nn.Params4bit(child.weight.data, False, quant_type=kind["quant_type"], compress_statistics=double)
                     setattr(parent, name, made.to("cpu"))
-        config = peft.LoraConfig(r=4, lora_alpha=8, lora_dropout=dropout, target_modules=LINEAR, use_dora=dora)
+        config = peft.LoraConfig(r=4, lora_alpha=8, lora_dropout=dropout, target_modules=LINEAR, use_dora=dora, rank_pattern=ranks or {})
         peft.inject_adapter_in_model(config, model)
         for module in model.modules():
             if isinstance(module, peft.tuners.lora.Linear | peft.tuners.lora.Linear4bit) and dropout:
@@ -166,6 +170,11 @@ CASES: dict[str, tuple[str, Callable[[nn.Module], None], dict[str, Any]]] = {
         "llama", lora(LINEAR, 0.0, ["embed_tokens"]), {"tuner_type": "lora", "lora_rank": 4, "modules_to_save": ["embedding"]}),
     "llama dora": ("llama", with_peft(0.0, True), {"tuner_type": "lora", "lora_rank": 4, "use_dora": True}),
     "llama dora, dropout": ("llama", with_peft(0.1, True), {"tuner_type": "lora", "lora_rank": 4, "use_dora": True, "lora_dropout": 0.1}),
+    "llama lora of several ranks": (
+        "llama", with_peft(0.0, False, ranks=RANKS), {"tuner_type": "lora", "lora_rank": 4, "rank_pattern": RANKS_HERE}),
+    "llama dora of several ranks, dropout": (
+        "llama", with_peft(0.1, True, ranks=RANKS),
+        {"tuner_type": "lora", "lora_rank": 4, "rank_pattern": RANKS_HERE, "use_dora": True, "lora_dropout": 0.1}),
     "llama qlora nf4": ("llama wide", with_peft(0.0, False, "nf4"), {"tuner_type": "lora", "lora_rank": 4, "quantize_base": "nf4"}),
     "llama qlora fp4": ("llama wide", with_peft(0.0, False, "fp4"), {"tuner_type": "lora", "lora_rank": 4, "quantize_base": "fp4"}),
     "llama qlora nf4 double, dropout": (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.errors import InputError, cut
 from symsim.importers.adapted import Names, adapters, drawn_layers, four_bits, opened, stored_base
+from symsim.importers.adapter_ranks import ranks
 from symsim.importers.axolotl.tables import HOST, SILENT, WHOLE
 from symsim.importers.compiled import compiled
 from symsim.importers.documents import SAID, balanced, documents_said, free_rows, packed_rows, padded_rows
@@ -169,6 +170,7 @@ def _tuned(keys: Keys, strategy: dict[str, Any], architecture: Architecture | No
         strategy["use_dora"] = True
     some_layers(keys, "peft_layers_to_transform", strategy, architecture)
     of_parameters(keys, "lora_target_parameters", strategy, architecture, _named(keys), _OF_PARAMETERS)
+    ranks(keys, "lora_rank_pattern", strategy, architecture, {})
 
 
 def _opened(keys: Keys, strategy: dict[str, Any], architecture: Architecture | None) -> None:

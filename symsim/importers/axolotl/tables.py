@@ -136,8 +136,7 @@ SILENT: dict[str, Silent] = {
     **silent(
         "not_modelled",
         ADAPTERS,
-        """peft lora_rank_pattern peft_layer_replication peft_trainable_token_indices
-        peft_ensure_weight_tying relora mora""",
+        "peft peft_layer_replication peft_trainable_token_indices peft_ensure_weight_tying relora mora",
     ),
     **silent("no_cost_effect", "what adapters begin as, or a factor of theirs", "peft_init_lora_weights lora_alpha_pattern lora_fan_in_fan_out"),
     **silent("no_cost_effect", "read of replicas with adapters", "peft_autocast_adapter_dtype"),
@@ -145,7 +144,7 @@ SILENT: dict[str, Silent] = {
     **silent(
         "no_cost_effect",
         "read with adapter alone",
-        "lora_target_parameters peft_use_dora peft_layers_to_transform",
+        "lora_target_parameters peft_use_dora peft_layers_to_transform lora_rank_pattern",
     ),
     **silent("no_cost_effect", "read with adapter alone", "load_in_8bit load_in_4bit quantize_moe_experts"),
     **silent("no_cost_effect", "adapters rest all else", "unfrozen_parameters"),

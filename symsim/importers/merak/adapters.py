@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from symsim.importers.adapted import Names, adapters, biases
+from symsim.importers.adapter_ranks import none_found, ranks, renamed, whole_alone
 from symsim.importers.keys import Given, Keys, Silent, Unresolved, silent
-from symsim.importers.targets import excluded, of_parameters, some_layers
+from symsim.importers.targets import EVERY, excluded, of_parameters, some_layers
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.reading import read_json
 
 KEY = "lora_config"
-_NAMES = Names(f"{KEY}.r", f"{KEY}.lora_dropout", f"{KEY}.target_modules", f"{KEY}.modules_to_save", default_targets=None)
+_NAMES = Names(f"{KEY}.r", f"{KEY}.lora_dropout", f"{KEY}.target_modules", f"{KEY}.modules_to_save", default_targets=None, own_names=True)
 
 
 def _inside(names: str) -> str:
@@ -35,11 +36,6 @@ LORA: dict[str, Silent] = {
         ),
     ),
     **silent("no_cost_effect", "what the modules of layers are called", _inside("layers_pattern")),
-    **silent(
-        "not_modelled",
-        "adapters of other ranks in some linear maps: all targets have one of the same rank here",
-        _inside("rank_pattern"),
-    ),
     **silent("not_modelled", "a bias of each adapter: as many numbers as the linear map has outputs", _inside("lora_bias")),
     **silent("not_modelled", "rows of the embedding that are trained beside adapters: the model's width each", _inside("trainable_token_indices")),
     **silent("not_modelled", "layers that stand several times: as many more forwards and backwards of them", _inside("layer_replication")),
@@ -80,10 +76,23 @@ def tuned(keys: Keys, strategy: dict[str, Any], model: Architecture | None) -> N
     if strategy["tp"] > 1:
         keys.refuse(named[0], f"Merak has adapters without tensor parallelism alone (core/pipeline/module.py); give tp=1, not {strategy['tp']}")
         return
-    adapters(keys, strategy, model, _NAMES)
-    some_layers(keys, f"{KEY}.layers_to_transform", strategy, model)
-    excluded(keys, f"{KEY}.exclude_modules", strategy, model)
-    of_parameters(keys, f"{KEY}.target_parameters", strategy, model, keys.has(_NAMES.targets))
+    targets = _NAMES.targets
+    old = renamed(keys, targets, f"{KEY}.exclude_modules", keys.integer(_NAMES.rank, _NAMES.default_rank, least=1), strategy, model)
+    adapters(keys, strategy, model, _NAMES, told=() if old is None else old.modules or EVERY)
+    if old is not None:
+        strategy["target_modules"] = strategy["target_modules"] if old.modules else []
+        keys.note(targets, "mapped", "target_modules, rank_pattern", f"names of maps of experts mean parameters: {', '.join(old.parameters)}")
+    if strategy["target_modules"]:
+        some_layers(keys, f"{KEY}.layers_to_transform", strategy, model)
+    excluded(keys, f"{KEY}.exclude_modules", strategy, model, own_names=True)
+    beside, more = bool(strategy["target_modules"]) and keys.has(targets), old.parameters if old is not None else ()
+    of_parameters(keys, f"{KEY}.target_parameters", strategy, model, beside, more=more)
+    if not strategy["target_modules"]:
+        none_found(keys, targets, strategy, model)
+    ranks(keys, f"{KEY}.rank_pattern", strategy, model, old.ranks if old is not None else {})
     biases(keys, f"{KEY}.bias", strategy, model)
     if keys.flag(f"{KEY}.use_dora", False, to="use_dora"):
         strategy["use_dora"] = True
+    for asked, key in ((strategy["lora_dropout"] > 0, _NAMES.dropout), (strategy.get("use_dora"), f"{KEY}.use_dora")):
+        if asked:
+            whole_alone(keys, key, strategy, model)
