@@ -14,6 +14,7 @@ from symsim.cost.matrices import Weight, weights_of
 from symsim.cost.orthogonal import orthogonal_messages, update_products
 from symsim.cost.reduce import update_messages
 from symsim.errors import InputError
+from symsim.inputs.hf import read_config
 from symsim.inputs.models import load_model
 from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
@@ -116,6 +117,43 @@ def test_a_table_of_positions_is_a_table() -> None:
     found = derive(gpt2, Strategy(fusion="eager", optimizer="adafactor", precision="fp32"))
     layers = 12 * 4 * (2304 + 768 + 768 + 768 + 3072 + 768 + 768 + 3072 + 2304 + 768 + 3072 + 768 + 4 * 768)
     assert kept(found) == layers + 4 * (50257 + 768 + 1024 + 768 + 2 * 768)
+
+
+# configs, and bytes of states after a step of transformers 5.24's Adafactor
+_STORED = {
+    "gpt_oss": (
+        {
+            "intermediate_size": 24,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "head_dim": 8,
+        },
+        6352,
+    ),
+    "lfm2": (
+        {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "block_auto_adjust_ff_dim": False}
+        | {"layer_types": ["conv", "full_attention"]},
+        5184,
+    ),
+    "falcon_mamba": ({"state_size": 4, "intermediate_size": 32, "conv_kernel": 4, "time_step_rank": 2}, 4480),
+    "qwen2_moe": (
+        {"hidden_size": 32, "intermediate_size": 48, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40, "num_experts": 4}
+        | {"num_experts_per_tok": 2, "num_attention_heads": 4, "num_key_value_heads": 2},
+        10344,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", _STORED)
+def test_factors_of_what_no_product_reads(kind: str) -> None:
+    """Experts' biases, decays of states, convolutions, a gate of one row: matrices as modelling code stores them, to no other optimizer."""
+    config, states = _STORED[kind]
+    small = read_config({"model_type": kind, "num_hidden_layers": 2, "hidden_size": 16, "vocab_size": 64, "pad_token_id": 0} | config, kind, kind)[0]
+    found = derive(small, Strategy(fusion="eager", precision="fp32", zero=0, seq_length=16, optimizer="adafactor"))
+    assert kept(found) == states
+    assert not any(w.matrix for w in weights_of(found.lowered) if w.stored)
 
 
 def test_parameters_that_rest_have_no_states() -> None:

@@ -23,7 +23,7 @@ from symsim.placement.mesh import local_size
 class Weight:
     """A parameter of a rank, `times` on the stage: elements in all, and as `count` matrices of rows and columns (rows ONE: a vector). split:
     whether tensor parallelism cuts its rows or its columns. vocabulary: a table (of positions, too) or the output layer. looked_up: rows of it are
-    read, and nothing is multiplied by it (torch.nn.Embedding)."""
+    read, and nothing is multiplied by it (torch.nn.Embedding). stored: a matrix as modelling code stores it alone; no product reads it as one."""
 
     elements: Expr
     times: Expr
@@ -34,10 +34,11 @@ class Weight:
     split: str = ""
     vocabulary: bool = False
     looked_up: bool = False
+    stored: bool = False
 
     @property
     def matrix(self) -> bool:
-        return self.rows != ONE and self.columns != ONE
+        return self.rows != ONE and self.columns != ONE and not self.stored
 
 
 def weights_of(lowered: Lowered) -> Iterator[Weight]:
@@ -54,6 +55,10 @@ def weights_of(lowered: Lowered) -> Iterator[Weight]:
             yield from (replace(weight, elements=n * weight.columns, rows=n) for n in apart) if weight.matrix and apart else (weight,)
 
 
+# what no product reads and is stored as a matrix all the same: by what its rows count (experts' biases, states' decays, positions of an entry), and
+# the taps of a convolution, a matrix of one row for every channel (torch.nn.Conv1d)
+_ROWS = frozenset({"E", "D_i", "m_x"})
+_TAPS = frozenset({"W_c", "W_i", "W_l", "W_m"})
 _HEADS = {"q_proj", "k_proj", "v_proj"}
 
 
@@ -80,12 +85,14 @@ def _weight(placed: Placed, tensor: Tensor, times: Expr) -> Weight:
     held = elements(placed, tensor.name)
     looked_up = says is None and tensor.module == EMBEDDING and len(tensor.dims) > 1
     vocabulary = "V" in tensor.dims or tensor.role == "table" or looked_up
-    if len(tensor.dims) < 2 or (says is None and not vocabulary):
+    first, rest = tensor.dims[0], list(tensor.dims[1:])
+    stored = says is None and not vocabulary
+    if not rest or (stored and first not in _ROWS and _TAPS.isdisjoint(rest)):
         return Weight(held, times, expert, vocabulary=vocabulary, looked_up=looked_up)
-    chosen = [d for d, _ in says.chosen] if says else []
-    columns = list(says.contracted) if says else [d for d in tensor.dims if d != tensor.dims[0]]
+    chosen = [d for d, _ in says.chosen] if says else [] if _TAPS.isdisjoint(rest) else [first]
+    columns = list(says.contracted) if says else rest
     rows = [d for d in tensor.dims if d not in (*chosen, *columns)]
-    if not rows:
+    if not rows and not stored:
         return Weight(held, times, expert, vocabulary=vocabulary)
     layout = placed.layouts[tensor.name]
 
@@ -94,4 +101,5 @@ def _weight(placed: Placed, tensor: Tensor, times: Expr) -> Weight:
 
     tensor_axes = {"tp", "etp"}
     split = next((side for side, dims in (("rows", rows), ("columns", columns)) if any(tensor_axes & set(layout.get(d, ())) for d in dims)), "")
-    return Weight(held, times, expert, local(chosen), local(rows), local(columns), split, vocabulary, looked_up)
+    made = Weight(held, times, expert, local(chosen), local(rows), local(columns), split, vocabulary, looked_up, stored)
+    return replace(made, stored=stored or made.rows == ONE or made.columns == ONE)

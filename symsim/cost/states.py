@@ -78,7 +78,7 @@ def _wider(strategy: Strategy) -> int | Fraction:
 def taken_as_matrix(strategy: Strategy, weight: Weight) -> bool:
     """Whether the optimizer sees rows and columns of a weight."""
     row = OPTIMIZERS[strategy.optimizer]
-    return row.by_shape and weight.matrix and not (row.hidden and weight.vocabulary)
+    return row.by_shape and (weight.matrix or (row.factors > 0 and weight.stored)) and not (row.hidden and weight.vocabulary)
 
 
 def rank_of_projection(strategy: Strategy, weight: Weight) -> Expr:

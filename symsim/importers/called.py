@@ -137,10 +137,11 @@ def _of_transformers(name: str, block: Block, model: Architecture) -> list[str]:
     if op is not None and op.of(Projection).fused:
         joint = op.name.rsplit(".", 1)[-1]
         name = f"{op.name.removesuffix(joint)}{_JOINT.get(joint, joint)}.{name.rsplit('.', 1)[-1]}"
-    elif op is not None and op.einsums[0].chosen and name.endswith(".weight"):
+    elif op is not None and op.einsums[0].chosen:
         # experts' weights are parameters since transformers 5, gates and inputs one
-        alone = name.removesuffix(".weight") if len(op.of(Projection).labels) == 1 else f"{name.rsplit('.', 2)[0]}.gate_up_proj"
-        return [*_spellings(alone, inside), *_spellings(name, inside)]
+        module, _, role = name.rpartition(".")
+        alone = module if len(op.of(Projection).labels) == 1 else f"{module.rpartition('.')[0]}.gate_up_proj"
+        return [*_spellings(alone if role == "weight" else f"{alone}_{role}", inside), *_spellings(name, inside)]
     return _spellings(name, inside)
 
 
