@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from symsim.algebra.expr import ONE, ZERO, Expr, expr, minimum
+from symsim.algebra.expr import ONE, ZERO, Expr, ceil, expr, function, minimum
 from symsim.cost.compressed import error_bytes
 from symsim.cost.held import trained_part
 from symsim.cost.matrices import Weight, weights_of
 from symsim.cost.reduce import expert_groups, shards
 from symsim.frameworks.choices import FRAMEWORKS
-from symsim.inputs.optimizers import OPTIMIZERS, Moment, bytes_of_blocks
+from symsim.inputs.optimizers import BLOCKS, OPTIMIZERS, SMALLEST_IN_BLOCKS, Moment, bytes_of_blocks
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS
 from symsim.lowering.lowered import Lowered
@@ -66,13 +66,29 @@ def states(lowered: Lowered, *, expert: bool, updates_parameters: bool = False) 
     if strategy.fp32_embedding_moments and not expert:
         alike = alike + _wider(strategy) * sum((w.elements * w.times for w in weights_of(lowered) if w.looked_up), ZERO) / shard
     if not OPTIMIZERS[strategy.optimizer].by_shape:
-        return alike
+        blocks = (_beside_blocks(strategy, w) * w.times for w in weights_of(lowered) if w.expert == expert)
+        return alike if strategy.optimizer_bits == 32 else alike + sum(blocks, ZERO) / shard
     return alike + sum((_of_weight(strategy, w, shard) * w.times for w in weights_of(lowered) if w.expert == expert), ZERO)
 
 
 def _wider(strategy: Strategy) -> int | Fraction:
     """Bytes an element that moments in fp32 have more than those in blocks (transformers trainer.py create_optimizer, optim_bits of nn.Embedding)."""
     return len(OPTIMIZERS[strategy.optimizer].moments) * (4 - bytes_of_blocks(strategy.optimizer_bits))
+
+
+def _beside_blocks(strategy: Strategy, weight: Weight) -> Expr:
+    """Bytes of a weight's moments that blocks of full length leave out: tensors of few numbers stay in fp32, and a last block that is not full has a
+    scale too (bitsandbytes optim/optimizer.py init_state); in 4 bits what is no multiple of a block stays in fp32 (torchao optim/adam.py)."""
+    if strategy.fp32_embedding_moments and weight.looked_up:
+        return ZERO
+    bits, n = strategy.optimizer_bits, weight.elements
+    begun = ceil(n / BLOCKS[bits])
+    in_blocks = function("ge", n, SMALLEST_IN_BLOCKS)
+    if bits == 4:
+        in_blocks = in_blocks * function("eq", begun * BLOCKS[bits], n)
+    of_last = 4 * (begun - n / BLOCKS[bits])
+    beside = (1 - in_blocks) * (4 - bytes_of_blocks(bits)) * n + in_blocks * of_last
+    return len(OPTIMIZERS[strategy.optimizer].moments) * beside
 
 
 def taken_as_matrix(strategy: Strategy, weight: Weight) -> bool:

@@ -131,11 +131,11 @@ OPTIMIZERS: dict[str, Optimizer] = {
     ),
 }
 
-# moments in blocks: bits a number, and an fp32 scale for so many
+# moments in blocks: bits a number, and an fp32 scale for so many; of tensors from so many numbers up
 BLOCKS = {8: 256, 4: 128}
+SMALLEST_IN_BLOCKS = 4096
 
 
 def bytes_of_blocks(bits: int) -> Fraction:
-    """Bytes an element of a moment in blocks (bitsandbytes optim/optimizer.py, torchao optim/adam.py). Both keep tensors below 4096 elements
-    in fp32, which is not counted."""
+    """Bytes an element of a moment in whole blocks (bitsandbytes optim/optimizer.py, torchao optim/adam.py)."""
     return Fraction(bits, 8) + Fraction(4, BLOCKS[bits])
