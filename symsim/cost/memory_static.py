@@ -20,7 +20,7 @@ from symsim.cost.memory_rank import Rank, define_stage, rational, total
 from symsim.cost.mirrored import of_other
 from symsim.cost.orthogonal import orthogonal_temporaries
 from symsim.cost.reduce import bucket_size, ends, expert_groups, reductions, shards
-from symsim.cost.states import kept_beside_update, main_type, parameter_type, states
+from symsim.cost.states import beside_blocks, kept_beside_update, main_type, parameter_type, states
 from symsim.cost.stored import instead
 from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
@@ -125,7 +125,7 @@ def define_static(rank: Rank) -> Static:
         r"M^{(i)}_{\mathrm{gradients}}",
         source="Megatron-Core distributed/param_and_grad_buffer.py; ZeRO, arXiv:1910.02054, sec. 3 and 5",
     )
-    kept_states = sum((states(rank.lowered, expert=e, updates_parameters=only_main) for e in (False, True)), ZERO)
+    kept_states = _with_blocks(rank, sum((states(rank.lowered, expert=e, updates_parameters=only_main) for e in (False, True)), ZERO))
     away = rational(strategy.optimizer_offload_fraction) if strategy.optimizer_cpu_offload else expr(0)
     on_host, moved = _on_host(rank, shards_of_weights, kept_states, away)
     buffered = strategy.zero == 3 and rank.assume["reduction_buffers"] != "none"
@@ -269,6 +269,17 @@ def _differ(one: _Shape, other: _Shape) -> Expr:
     over = Expr({tuple((a, p) for a, p in monomial if p > 0): Fraction(coefficient).numerator})
     under = Expr({tuple((a, -p) for a, p in monomial if p < 0): Fraction(coefficient).denominator})
     return minimum(1, maximum(0, over - under)) + minimum(1, maximum(0, under - over))
+
+
+def _with_blocks(rank: Rank, kept_states: Expr) -> Expr:
+    """The states, what whole blocks leave out of moments under a name of its own."""
+    beside = sum((beside_blocks(rank.lowered, expert=e) for e in (False, True)), ZERO)
+    if beside == ZERO or rank.schedule.mirrored:
+        return kept_states
+    meaning = "moments of small tensors in fp32, and scales of blocks that are not full"
+    latex = r"M^{(i)}_{\mathrm{unblocked}}"
+    named = define_stage(rank, of_stage("M", "unblocked"), beside, meaning, latex, source="bitsandbytes optim/optimizer.py; torchao optim/adam.py")
+    return kept_states - beside + named
 
 
 def optimizer_temporaries(rank: Rank) -> Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from symsim.algebra.expr import ONE, ZERO, Expr, ceil, expr, function, minimum
+from symsim.algebra.expr import ONE, ZERO, Expr, ceil, expr, maximum, minimum
 from symsim.cost.compressed import error_bytes
 from symsim.cost.held import trained_part
 from symsim.cost.matrices import Weight, weights_of
@@ -66,8 +66,7 @@ def states(lowered: Lowered, *, expert: bool, updates_parameters: bool = False) 
     if strategy.fp32_embedding_moments and not expert:
         alike = alike + _wider(strategy) * sum((w.elements * w.times for w in weights_of(lowered) if w.looked_up), ZERO) / shard
     if not OPTIMIZERS[strategy.optimizer].by_shape:
-        blocks = (_beside_blocks(strategy, w) * w.times for w in weights_of(lowered) if w.expert == expert)
-        return alike if strategy.optimizer_bits == 32 else alike + sum(blocks, ZERO) / shard
+        return alike + beside_blocks(lowered, expert=expert)
     return alike + sum((_of_weight(strategy, w, shard) * w.times for w in weights_of(lowered) if w.expert == expert), ZERO)
 
 
@@ -76,16 +75,25 @@ def _wider(strategy: Strategy) -> int | Fraction:
     return len(OPTIMIZERS[strategy.optimizer].moments) * (4 - bytes_of_blocks(strategy.optimizer_bits))
 
 
+def beside_blocks(lowered: Lowered, *, expert: bool) -> Expr:
+    """Bytes of the moments of the experts, or of all others, that whole blocks leave out; none where moments have no blocks."""
+    strategy = lowered.profile.strategy
+    if strategy.optimizer_bits == 32 or OPTIMIZERS[strategy.optimizer].by_shape:
+        return ZERO
+    shard = shards(lowered, expert and expert_groups(lowered)).owners if lowered.mesh.placement.stores["optimizer states"] else ONE
+    return sum((_beside_blocks(strategy, w) * w.times for w in weights_of(lowered) if w.expert == expert), ZERO) / shard
+
+
 def _beside_blocks(strategy: Strategy, weight: Weight) -> Expr:
-    """Bytes of a weight's moments that blocks of full length leave out: tensors of few numbers stay in fp32, and a last block that is not full has a
+    """Bytes of a weight's moments that whole blocks leave out: tensors of few numbers stay in fp32, and a last block that is not full has a
     scale too (bitsandbytes optim/optimizer.py init_state); in 4 bits what is no multiple of a block stays in fp32 (torchao optim/adam.py)."""
     if strategy.fp32_embedding_moments and weight.looked_up:
         return ZERO
     bits, n = strategy.optimizer_bits, weight.elements
     begun = ceil(n / BLOCKS[bits])
-    in_blocks = function("ge", n, SMALLEST_IN_BLOCKS)
+    in_blocks = minimum(1, maximum(0, n - (SMALLEST_IN_BLOCKS - 1)))
     if bits == 4:
-        in_blocks = in_blocks * function("eq", begun * BLOCKS[bits], n)
+        in_blocks = in_blocks * (1 - minimum(1, begun * BLOCKS[bits] - n))
     of_last = 4 * (begun - n / BLOCKS[bits])
     beside = (1 - in_blocks) * (4 - bytes_of_blocks(bits)) * n + in_blocks * of_last
     return len(OPTIMIZERS[strategy.optimizer].moments) * beside
