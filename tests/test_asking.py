@@ -248,12 +248,20 @@ BAD = (
     ("largest s where __import__('os').system('x') <= 1", "is not allowed"),
     ("needed eta_gemm=0.5:2 for t_step <= 1 s", "eta_gemm is a share"),
     ("elasticity time.step_low", "is an end of an interval"),
+    ("elasticity t_step by", "'elasticity t_step by' does not read: elasticity QUANTITY [by SYMBOLS] is its form"),
+    ("elasticity by", "elasticity QUANTITY [by SYMBOLS] is its form"),
     ("largest s=-5:10 where fits", "s: '-5' is not a number from 1 up"),
     ("largest s where M_peak <= 1e400 GiB", "a number becomes larger than 1.8e308, the largest of double precision"),
     ("crossing t_step = 1e400 over B_1", "a number becomes larger than 1.8e308"),
     ("elasticity 1e400*t_step by B_1", "a number becomes larger than 1.8e308"),
     ("  ", "nothing is asked"),
 )
+
+
+@pytest.mark.parametrize("by", ["", " , ", [], [""]])
+def test_symbols_that_are_asked_for_are_named(by: str | list[str]) -> None:
+    with pytest.raises(InputError, match="by= names no symbol"):
+        _result().elasticity("t_step", by=by)
 
 
 def test_bad_questions_end_in_one_sentence() -> None:

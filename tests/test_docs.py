@@ -11,13 +11,15 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
+from xml.etree import ElementTree
 
 import pytest
 from schedule_cases import equal_stages, refused, sizes
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+sys.path[:0] = [str(Path(__file__).parents[1] / "docs"), str(Path(__file__).parents[1] / "docs/site")]
 
 import guide
+import mathematics
 import pycon
 import sweep_pictures
 from latex2mathml.converter import convert
@@ -281,6 +283,25 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
     own = {path.name for path in (ROOT / "docs").glob("*.md")}
     made = {"index.md", "reference.md", "derivations/index.md", "reports/README.md", "models/kernels/README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
     assert len(named) == len(set(named)) and set(named) == own | made
+
+
+def test_code_that_ends_in_a_dollar_is_no_mathematics() -> None:
+    """A line of the changelog names a pattern; what followed it up to the next dollar was one formula of the site."""
+    text = "`.*_proj$` of all maps, $`d/t`$ and ``a$`b``\n\n`sh -c $X`: $`\\frac{s}{c}`$, `${x}`\n"
+    found: list[str] = []
+    assert mathematics.replaced(text, lambda latex: found.append(latex) or "M") == text.replace("$`d/t`$", "M").replace("$`\\frac{s}{c}`$", "M")
+    assert found == ["d/t", "\\frac{s}{c}"]
+    pages = [path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")] if "$`" in path.read_text()]
+    formulas: list[str] = []
+    for path in pages:
+        mathematics.replaced(re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL), lambda latex: formulas.append(latex) or "")
+    assert len(formulas) > 300 and not [one for one in formulas if "\n- " in one]
+
+
+def test_lines_of_a_formula_are_lines_of_the_site() -> None:
+    made = mathematics.drawn("\\begin{aligned}\n\\max\\Bigl(\n&a, b \\\\\n&c\\Bigr)\n\\end{aligned}")
+    tree = ElementTree.fromstring(made)
+    assert [["".join(cell.itertext()) for cell in row] for row in tree[0]] == [["max(", "a,b"], ["", "c)"]]
 
 
 def test_pictures() -> None:

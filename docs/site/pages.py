@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
+from mathematics import drawn, replaced  # noqa: E402
 from mkdocs.structure.files import File, Files  # noqa: E402
 
 import symsim  # noqa: E402
-from symsim.report.mathml import mathml  # noqa: E402
 
 # pages, and files that pages lead to, by their place in the repository; docs/ itself is the site's root
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "reports/README.md": "reports/README.md"}
@@ -28,10 +28,10 @@ COPIED = ("reports/*.html", "reports/*.tex", "derivations/*.yaml", "derivations/
 FOLDERS = {"reports": "reports/README.md", "derivations": "derivations/index.md", "models/kernels": "models/kernels/README.md"}
 
 _LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
-_MATH = re.compile(r"\$`(.*?)`\$", re.DOTALL)
 _FENCE = re.compile(r"^```(?:math\n(.*?)\n|.*?^)```$", re.MULTILINE | re.DOTALL)
 _FILE_NAME = re.compile(r"^```(\w+) (\S+)$", re.MULTILINE)
 _LONG = 50
+_LONG_CODE = re.compile(r"<code>([^<]{32,}</code>)")
 _PLACE = "symsim-formula-{}-here"
 
 
@@ -56,7 +56,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         return _PLACE.format(len(formulas) - 1)
 
     def text(part: str) -> str:
-        return _led(_MATH.sub(lambda found: kept(_inline(found[1])), part), place, uri)
+        return _led(replaced(part, lambda latex: kept(_inline(latex))), place, uri)
 
     made, after = "", 0
     for fence in _FENCE.finditer(markdown):
@@ -64,20 +64,21 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         if fence[1] is None:
             made += _FILE_NAME.sub(r'```\1 title="\2"', fence[0])
         else:
-            made += f'\n{kept(f"""<div style="overflow-x:auto">{mathml(fence[1])}</div>""")}\n'
+            made += f'\n{kept(f"""<div style="overflow-x:auto">{drawn(fence[1])}</div>""")}\n'
         after = fence.end()
     return made + text(markdown[after:])
 
 
 def _inline(latex: str) -> str:
     """MathML does not break between lines: what a telephone has no room for scrolls."""
-    return f'<span class="wide">{mathml(latex)}</span>' if len(latex) > _LONG else mathml(latex)
+    return f'<span class="wide">{drawn(latex)}</span>' if len(latex) > _LONG else drawn(latex)
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
     for n, formula in enumerate(page.meta.get("formulas", ())):
         html = html.replace(f"<p>{_PLACE.format(n)}</p>", formula).replace(_PLACE.format(n), formula, 1)
-    return html
+    # names in tables stay whole, commands break
+    return _LONG_CODE.sub(r'<code class="long">\1', html)
 
 
 def _led(text: str, place: str, uri: str) -> str:

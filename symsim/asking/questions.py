@@ -37,7 +37,7 @@ def ask(result: Evaluation, question: str) -> Answer:
     text = " ".join(question.split())
     verb, _, rest = text.partition(" ")
     if verb == "elasticity":
-        of, by = _two(rest, "by", "elasticity", needed=False)
+        of, by = _two(rest, "by", "elasticity", needed="by" in rest.split())
         return elasticity(result, of, by or None)
     if verb == "crossing":
         sides, over = _two(rest, "over", "crossing")

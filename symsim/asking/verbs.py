@@ -64,6 +64,8 @@ def elasticity(result: Evaluation, name: str, by: str | Iterable[str] | None = N
 def _moved_by(result: Evaluation, symbols: set[str], by: str | Iterable[str] | None) -> list[Moving]:
     if by is not None:
         names = [n.strip() for n in by.split(",")] if isinstance(by, str) else list(by)
+        if not any(names):
+            raise InputError("by= names no symbol: by='B_1, s' names two, and without it all are tried")
         return [moving(result, name) for name in dict.fromkeys(names)]
     found = []
     for name in sorted(symbols | ({f"Phi_{result.strategy.precision}"} if "Phi" in symbols else set())):
