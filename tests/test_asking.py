@@ -258,6 +258,22 @@ BAD = (
 )
 
 
+def test_a_rate_of_fp8_is_what_is_set() -> None:
+    """Products reach a share of it (fp8_share), and formulas have that: needed said 1.28 PFLOP/s where 1.54 are needed."""
+    asked = ("llama3-8b", "tp=2,sp=true,dp=4,num_microbatches=8,fp8=delayed")
+    result = symsim.derive(*asked, system="h800-sxm")
+    assert result.values["Phi_fp8"] < 0.9 * 1978.9e12
+    limit = 1.02 * float(result.value("t_step"))
+    found = result.needed("Phi_fp8", for_=f"t_step <= {limit} s")
+    assert found.now == 1978.9e12 and found.value < found.now
+    there = symsim.derive(*asked, system="h800-sxm", overrides={"Phi_fp8": f"{float(found.value) / 1e12!r} TFLOP/s"})
+    assert float(there.value("t_step")) == pytest.approx(limit, rel=1e-9)
+    assert found.closed is not None and found.closed.value == pytest.approx(float(found.value), rel=1e-9)
+    near = symsim.derive(*asked, system="h800-sxm", overrides={"Phi_fp8": f"{1978.9 * (1 + 1e-6)!r} TFLOP/s"})
+    slope = (float(near.value("t_step")) / float(result.value("t_step")) - 1) * 1e6
+    assert result.elasticity("t_step", by="Phi_fp8")["Phi_fp8"] == pytest.approx(slope, rel=1e-4)
+
+
 @pytest.mark.parametrize("by", ["", " , ", [], [""]])
 def test_symbols_that_are_asked_for_are_named(by: str | list[str]) -> None:
     with pytest.raises(InputError, match="by= names no symbol"):

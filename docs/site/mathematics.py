@@ -1,4 +1,4 @@
-"""Mathematics of a page of the site: where it stands in a line (between $` and `$, and not in code that ends or begins with a dollar), and as MathML."""
+"""Mathematics of a page of the site: where it stands in a line (between $` and `$, not in code that ends in a dollar), and as MathML."""
 
 from __future__ import annotations
 

@@ -61,7 +61,8 @@ def exactly(value: Number) -> Number:
 
 
 def curve(formula: Formula, name: str, values: Mapping[str, Number | Expr]) -> Curve:
-    """The formula as a function of one symbol. values: of all other symbols; what follows the symbol as an expression over it.
+    """The formula as a function of one symbol. values: of all other symbols; what follows the symbol as an expression over it,
+    and the symbol itself, where the formula has another number of it than is set.
 
     KeyError names a symbol without a value.
     """
@@ -74,7 +75,7 @@ def curve(formula: Formula, name: str, values: Mapping[str, Number | Expr]) -> C
 
 class _Builder:
     def __init__(self, name: str, values: Mapping[str, Number | Expr]) -> None:
-        self.known = {n: v if isinstance(v, Expr) else expr(exactly(v)) for n, v in values.items()} | {name: symbol(name)}
+        self.known = {name: symbol(name)} | {n: v if isinstance(v, Expr) else expr(exactly(v)) for n, v in values.items()}
         self.name, self.inside = name, ""
         self.nodes: dict[Call, Node] = {}
 

@@ -35,6 +35,7 @@ from symsim.inputs.strategy import Strategy
 from symsim.inputs.symbols_set import FREE_SYMBOLS, STRATEGY_SYMBOLS
 from symsim.inputs.system import symbol_values
 from symsim.inputs.systems import override_system
+from symsim.ir.block import NARROW
 from symsim.lowering.checks import check
 
 # by how much of its value a real symbol is moved, either way, where no range is given
@@ -57,7 +58,7 @@ _WRITTEN = {
 
 @dataclass(frozen=True)
 class Moving:
-    """A symbol of a result. now: its value there; unit: base units, '1' for none; whole: integers alone."""
+    """A symbol of a result. now: its value there, as it is set; unit: base units, '1' for none; whole: integers alone."""
 
     result: Evaluation
     name: str
@@ -70,7 +71,15 @@ class Moving:
 
     @property
     def now(self) -> Number:
-        return self.result.values[self.name]
+        kind = self.name.removeprefix("Phi_")
+        peak = getattr(self.result.system.accelerator.peak, kind) if kind in NARROW and self.result.system is not None else None
+        return self.result.values[self.name] if peak is None else float(peak.value)
+
+    @cached_property
+    def reach(self) -> Fraction:
+        """What formulas have of a peak that is set: of FP8's the share that products reach (`fp8_share`)."""
+        now = Fraction(exactly(self.now))
+        return Fraction(exactly(self.result.values[self.name])) / now if now else Fraction(1)
 
     @property
     def meaning(self) -> str:
@@ -213,16 +222,20 @@ class Moving:
         """The derivative of a formula by a real symbol, with that of what follows from it."""
         values = self.result.values
         follows = self._following(formula) or {}
-        total = formula.slope(self.name, values)
+        total: Number = formula.slope(self.name, values)
+        if self.reach != 1:
+            total = total * float(self.reach)
         for name, amount in follows.items():
-            total = total + formula.slope(name, values) * amount.diff(self.name).evaluate(values)
+            if name != self.name:
+                total = total + formula.slope(name, values) * amount.diff(self.name).evaluate({**values, self.name: self.now})
         return total
 
     def _following(self, formula: Formula) -> dict[str, Expr] | None:
-        """What else of the formula's symbols moves with this one, as expressions over it; None where one moves in another way."""
+        """What of the formula's symbols moves with this one as it is set, as expressions over it; None where one moves in another way."""
         tables = [self.values(v) for v in self._others]
         moved = [n for n in sorted(formula.symbols - {self.name}) if any(t.get(n) != self.result.values[n] for t in tables)]
         found = {n: self._along(n, [t[n] for t in tables]) if all(n in t for t in tables) else None for n in moved}
+        found |= {self.name: symbol(self.name) * self.reach} if self.reach != 1 else {}
         return {n: amount for n, amount in found.items() if amount is not None} if None not in found.values() else None
 
     @cached_property

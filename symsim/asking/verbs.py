@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from symsim.algebra.expr import Number
+from symsim.algebra.expr import Expr, Number
 from symsim.algebra.formula import Formula
 from symsim.algebra.vocabulary import domain
 from symsim.asking.answers import Along, Crossing, Elasticities, Extreme, Holding, Meeting, Move, Row, Valued
@@ -310,14 +310,14 @@ def _holding(one: Moving, of: Subject, x: Number, within: Range) -> Holding | No
     if curve is None or of.amount.is_constant or one.name not in one.formula(of.amount).symbols:
         return None
     formula = one.formula(of.amount)
-    kept = in_symbols(formula, {**one.values(x)}, one.name)
+    kept = _in_symbols(one, formula, {**one.values(x)})
     return Holding(of.text, of.unit, branch(curve, x, within), kept if kept is not None and len(str(kept)) <= _LONGEST else None)
 
 
 def _closed(one: Moving, compared: Comparison, x: Number) -> Closed | None:
     """The value solved for, where the active branches are linear or quadratic in the symbol: in symbols where that is short, else in numbers."""
     values, formula = {**one.values(x)}, one.formula(compared.difference.amount)
-    whole, curve = in_symbols(formula, values, one.name), one.curve(compared.difference.amount)
+    whole, curve = _in_symbols(one, formula, values), one.curve(compared.difference.amount)
     found = solved(whole, one.name, values, float(x))
     if found is not None and len(found.text) <= _LONGEST:
         return found
@@ -325,11 +325,16 @@ def _closed(one: Moving, compared: Comparison, x: Number) -> Closed | None:
     plain = None if active is None else solved(active, one.name, {one.name: x}, float(x))
     if plain is not None:
         return replace(plain, text="")
-    found = solved(in_symbols(formula, values, one.name, one.name), one.name, values, float(x))
+    found = solved(_in_symbols(one, formula, values, one.name), one.name, values, float(x))
     if found is not None and len(found.text) <= _LONGEST:
         return replace(found, smooth=True)
-    found = solved(in_symbols(formula, values, one.name, one.name, alone=True), one.name, values, float(x))
+    found = solved(_in_symbols(one, formula, values, one.name, alone=True), one.name, values, float(x))
     return None if found is None else replace(found, smooth=True, text="")
+
+
+def _in_symbols(one: Moving, formula: Formula, values: Mapping[str, Number], smooth: str = "", *, alone: bool = False) -> Expr | None:
+    """None, too, where the formula's symbol is not what is set."""
+    return in_symbols(formula, values, one.name, smooth, alone=alone) if one.reach == 1 else None
 
 
 @in_doubles()
