@@ -194,6 +194,28 @@ def test_a_page_answers_from_its_address_and_by_its_sliders(tmp_path: Path) -> N
     assert re.fullmatch(rf"#b=2&B_2=\d+(\.\d+)?&memory={tight}&kept=1", found["then"])
 
 
+_BEHIND = """<script>
+for (const folded of document.querySelectorAll("#live details")) folded.open = true;
+const verdict = document.querySelector("#live-verdict"), controls = [...document.querySelectorAll("#live input, #live select")], behind = [];
+controls.at(-1).scrollIntoView();
+for (const one of controls.reverse()) {
+  one.scrollIntoView({block: "nearest"});
+  if (one.getBoundingClientRect().top < verdict.getBoundingClientRect().bottom) behind.push(one.id);
+}
+document.title = JSON.stringify([controls.length, behind]);
+</script>"""
+
+
+@needs_browser
+def test_what_stays_in_sight_covers_no_control(tmp_path: Path) -> None:
+    """Of 64 reached backwards by Tab 11 stood behind the verdict, on a phone 32."""
+    write_report(result_of(CASES[1]), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text().replace("</body>", f"{_BEHIND}</body>")
+    for width in (1200, 380):
+        count, behind = json.loads(titled(text, tmp_path, width=width))
+        assert count > 60 and behind == []
+
+
 _CUT = """<script>
 const labels = [...document.querySelectorAll("#live label")];
 for (const folded of document.querySelectorAll("#live details")) folded.open = true;

@@ -348,6 +348,9 @@ const arrow = e => { e.focus(); e.dispatchEvent(new KeyboardEvent("keydown", {ke
 found.moved = arrow(document.querySelector("#eq1 math")) === step;
 // a window without the keyboard is sent no such event
 step.dispatchEvent(new FocusEvent("focusin", {bubbles: true})); found.keys = told();
+step.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", bubbles: true})); found.entered = box.contains(document.activeElement);
+document.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape", bubbles: true})); found.back = document.activeElement === step;
+step.dispatchEvent(new FocusEvent("focusin", {bubbles: true}));
 document.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape", bubbles: true})); found.escaped = told();
 step.querySelector("msub").dispatchEvent(new MouseEvent("click", {bubbles: true}));
 over(step.querySelector("msub")); step.querySelector("msub").dispatchEvent(new MouseEvent("click", {bubbles: true})); found.tapped = told();
@@ -376,6 +379,8 @@ def test_a_symbol_opens_what_it_is_in_place(width: int, tmp_path: Path) -> None:
     assert "what follows the pipeline" in found["step"][0] and " ms" in found["step"][0] and found["link"].startswith("#eq")
     assert found["row"] == "one step" and found["moved"] and "the pipeline (1f1b" in found["keys"]
     assert found["tapped"] == found["step"][0] and found["inside"]
+    # the equation that is told is reached by keys, too
+    assert found["entered"] and found["back"]
     assert found["asked"] > 200 and found["unknown"] == [] and found["width"] <= found["room"]
 
 

@@ -80,7 +80,8 @@ document.addEventListener("click", event => {
   else { show([found], found); pinned = true; }
 });
 
-/* one stop of Tab for each table, block of equations and paragraph; arrows go on inside it */
+/* one stop of Tab for each table, block of equations and paragraph; arrows go on inside it, Enter to the equation of what is asked, Escape back */
+let asking = null;
 const blocks = [...document.querySelectorAll("section .scroll, section > p")];
 const formulas = block => [...block.querySelectorAll("math")];
 for (const block of blocks) {
@@ -92,7 +93,16 @@ document.addEventListener("focusin", event => {
   else if (!box.contains(event.target)) hide();
 });
 document.addEventListener("keydown", event => {
-  if (event.key === "Escape") hide();
+  if (event.key === "Escape") {
+    if (box.contains(document.activeElement)) asking.focus();
+    hide();
+  }
+  const link = box.hidden ? null : box.querySelector("a");
+  if (event.key === "Enter" && link !== null && document.activeElement.localName === "math") {
+    asking = document.activeElement;
+    link.focus();
+    event.preventDefault();
+  }
   const way = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1}[event.key];
   const math = document.activeElement;
   if (way === undefined ? true : math.localName !== "math") return;
