@@ -99,10 +99,26 @@ def test_the_whole_of_deepseek_is_at_most_25_pages() -> None:
         "tp=8,sp=true,pp=8,ep=16,etp=4,dp=16,cp=2,vpp=2,num_microbatches=32,recompute=full,mtp_num_layers=1",
         "tp=2,sp=true,pp=16,ep=8,etp=2,dp=16,cp=4,cp_comm_type=a2a,zero=2,num_microbatches=32,recompute=full,mtp_num_layers=1",
         "tp=4,sp=true,ep=32,etp=1,dp=64,cp=2,zero=3,mtp_num_layers=1,recompute=full",
+        "tp=8,sp=true,pp=8,ep=16,etp=4,dp=16,cp=2,vpp=2,num_microbatches=32,recompute=full,mtp_num_layers=1,fp8=blockwise",
+        "tp=4,sp=true,pp=8,ep=16,etp=4,dp=16,cp=2,vpp=2,zero=1,num_microbatches=32,recompute=full,fp8=blockwise,mtp_num_layers=1",
+        "tp=8,sp=true,pp=8,ep=16,etp=4,dp=16,cp=2,vpp=2,num_microbatches=32,recompute=full,mtp_num_layers=2,optimizer=muon",
     ],
 )
 def test_deepseek_is_at_most_25_pages_under_any_strategy(strategy: str) -> None:
     assert pages(report(symsim.derive("deepseek-v3", strategy, system="h100-sxm"))) <= 25
+
+
+def test_an_update_by_matrices_is_read_in_one_formula() -> None:
+    """What Muon keeps and moves was five rests of sums over all matrices; it is the parameters, and those that are no matrix."""
+    strategy = "tp=8,sp=true,pp=8,ep=16,etp=4,dp=16,num_microbatches=32,mtp_num_layers=2,optimizer=muon"
+    document = report(symsim.derive("deepseek-v3", strategy, system="h100-sxm"))
+    lines = {e.left: " ".join(e.lines) for s in document.sections for p in s.parts if isinstance(p, Equations) for e in p.equations}
+    assert [left for left in lines if "rest" in left and ("opt" in left or "optimizer" in left)] == []
+    (states,) = (line for left, line in lines.items() if left == r"M^{(i)}_{\mathrm{optimizer}}")
+    of = r"\frac{%d\,P^{(i)}_{\mathrm{%s}}}{%s}"
+    every = of % (8, "nonexpert", "d_p"), of % (8, "expert", "d_e"), of % (4, "nonexpert,scalar", "d_p")
+    assert states.startswith(" + ".join(every) + " = ")
+    assert undefined(document) == set()
 
 
 def test_numbers_of_the_machine_are_whose_they_are() -> None:

@@ -195,7 +195,7 @@ def pages_of(before: int, folder: Path) -> list[int]:
 
 
 def test_a_heading_stands_on_the_page_of_its_first_row(tmp_path: Path) -> None:
-    found = [pages_of(before, tmp_path) for before in range(55, 70)]
+    found = [pages_of(before, tmp_path) for before in range(60, 75)]
     assert [here == there for here, there in found] == [True] * 15
     assert {here for here, _ in found} == {1, 2}
 

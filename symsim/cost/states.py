@@ -5,6 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 from symsim.algebra.expr import ONE, ZERO, Expr, ceil, expr, maximum, minimum
+from symsim.algebra.formula import Derivation
+from symsim.algebra.key import of_stage
+from symsim.algebra.quantity import ELEMENT, Quantity
 from symsim.cost.compressed import error_bytes
 from symsim.cost.held import trained_part
 from symsim.cost.matrices import Weight, weights_of
@@ -65,9 +68,31 @@ def states(lowered: Lowered, *, expert: bool, updates_parameters: bool = False) 
     alike = held * state_bytes(strategy, updates_parameters=updates_parameters) / shard + error_bytes(lowered, expert=expert)
     if strategy.fp32_embedding_moments and not expert:
         alike = alike + _wider(strategy) * sum((w.elements * w.times for w in weights_of(lowered) if w.looked_up), ZERO) / shard
-    if not OPTIMIZERS[strategy.optimizer].by_shape:
+    row = OPTIMIZERS[strategy.optimizer]
+    if row.orthogonal:
+        first, others = moment_bytes(strategy, row.moments), moment_bytes(strategy, OPTIMIZERS[strategy.muon_scalar_optimizer].moments)
+        apart = of_stage("P_scalar", "expert" if expert else "dense").expr if others != first and scalars(lowered, expert=expert) else ZERO
+        return alike + (held * first + apart * (others - first)) / shard
+    if not row.by_shape:
         return alike + beside_blocks(lowered, expert=expert)
     return alike + sum((_of_weight(strategy, w, shard) * w.times for w in weights_of(lowered) if w.expert == expert), ZERO)
+
+
+def scalars(lowered: Lowered, *, expert: bool) -> Expr:
+    """Elements of one rank of stage i that an update of matrices takes one by one: of experts, or all others."""
+    kept = (w for w in weights_of(lowered) if w.expert == expert and not taken_as_matrix(lowered.profile.strategy, w))
+    return sum((w.elements * w.times for w in kept), ZERO)
+
+
+def define_scalars(book: Derivation, lowered: Lowered) -> None:
+    """Names them, as the two optimizers have states of their own."""
+    if not OPTIMIZERS[lowered.profile.strategy.optimizer].orthogonal:
+        return
+    for part, expert, word in (("dense", False, "nonexpert"), ("expert", True, "expert")):
+        if found := scalars(lowered, expert=expert):
+            meaning = f"trained {'expert ' if expert else ''}parameters of one rank of stage i {'' if expert else 'outside experts '}that are no matrix of the update"
+            latex = rf"P^{{(i)}}_{{\mathrm{{{word},scalar}}}}"
+            book.define(of_stage("P_scalar", part), Quantity(found, ELEMENT), meaning, unit=ELEMENT, latex=latex)
 
 
 def _wider(strategy: Strategy) -> int | Fraction:
@@ -116,8 +141,7 @@ def _of_weight(strategy: Strategy, weight: Weight, shard: Expr) -> Expr:
     row = OPTIMIZERS[strategy.optimizer]
     assert row.others is not None
     if not taken_as_matrix(strategy, weight):
-        others = OPTIMIZERS[strategy.muon_scalar_optimizer].moments if row.orthogonal else row.others
-        return weight.elements * moment_bytes(strategy, others) / shard
+        return weight.elements * moment_bytes(strategy, row.others) / shard
     found = weight.elements * moment_bytes(strategy, row.moments) / shard
     found = found + row.factors * 4 * weight.count * (weight.rows / shard + weight.columns)
     if row.projected:
