@@ -121,6 +121,22 @@ def test_an_update_by_matrices_is_read_in_one_formula() -> None:
     assert undefined(document) == set()
 
 
+def test_what_is_odd_is_read_too() -> None:
+    """Eleven moments of a recomputed layer under FSDP were one maximum of 521 characters, seconds of a part had no unit, layers that a strategy
+    tells apart stood as `dense + 79 * dense`, and an encoder had decoder layers."""
+    quantized = "zero=3,dp=8,tuner_type=lora,quantize_base=nf4_double,lora_rank=16,num_microbatches=4,recompute=full"
+    frozen = "dp=8,zero=3,trained_before=true,freeze_parameters=layers.0-15+embedding,num_microbatches=4"
+    asked = (("llama3-70b", quantized), ("gemma-3-12b", frozen), ("bert-large", "dp=8,fusion=eager"))
+    documents = {model: report(symsim.derive(model, strategy, system="h100-sxm")) for model, strategy in asked}
+    assert max(len(f) for one in documents.values() for f in formulas(one.sections)) <= LONGEST
+    equations = [e for one in documents.values() for s in one.sections for p in s.parts if isinstance(p, Equations) for e in p.equations]
+    rests = [line for e in equations if r"\mathrm{fsdp}" in e.left and "rest" in e.left and not (line := " ".join(e.lines)).endswith(")")]
+    assert len(rests) > 1 and [line for line in rests if _BARE.search(f"= {line}")] == []
+    texts = {model: markdown(one) for model, one in documents.items()}
+    assert "80 decoder layers, `80 * dense`" in texts["llama3-70b"]
+    assert "24 encoder layers" in texts["bert-large"] and "ecoder layer" not in texts["bert-large"]
+
+
 def test_numbers_of_the_machine_are_whose_they_are() -> None:
     """The host's memory is not the accelerator's, and seconds a byte have both units."""
     text = markdown(kept("llama3-70b"))

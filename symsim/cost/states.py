@@ -90,7 +90,8 @@ def define_scalars(book: Derivation, lowered: Lowered) -> None:
         return
     for part, expert, word in (("dense", False, "nonexpert"), ("expert", True, "expert")):
         if found := scalars(lowered, expert=expert):
-            meaning = f"trained {'expert ' if expert else ''}parameters of one rank of stage i {'' if expert else 'outside experts '}that are no matrix of the update"
+            whose = "expert parameters of one rank of stage i" if expert else "parameters of one rank of stage i outside experts"
+            meaning = f"trained {whose} that are no matrix of the update"
             latex = rf"P^{{(i)}}_{{\mathrm{{{word},scalar}}}}"
             book.define(of_stage("P_scalar", part), Quantity(found, ELEMENT), meaning, unit=ELEMENT, latex=latex)
 

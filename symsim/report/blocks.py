@@ -76,7 +76,7 @@ class Blocks:
 
     def _title(self, name: str) -> str:
         if name in self.result.model.layer_kinds:
-            return f"Decoder layer: {kind_of(name)}"
+            return f"{'Encoder' if self.result.model.layer_kinds[name].bidirectional else 'Decoder'} layer: {kind_of(name)}"
         return role_of(name).title
 
     def _about(self, name: str) -> Spans:

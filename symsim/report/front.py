@@ -123,7 +123,11 @@ def _length(step: Step) -> list[tuple[str, Cell, str]]:
         spent.append(f"{plain(step.number(energy))} MWh")
     price = "cost_per_trillion_tokens"
     unknown = spans("no price is known; ", Code("--set accelerator.price='2 USD/h'"), " gives one")
-    cost: tuple[Cell, str] = (f"{plain(step.number(price))} USD", f"={price}") if price in numbers else (unknown, "")
+    cost: tuple[Cell, str] = (unknown, "")
+    if price in numbers:
+        hour = plain(float(step.result.values["c_chip"]) * 3600)
+        cost = (f"{plain(step.number(price))} USD, at {hour} USD/h for an accelerator", f"={price}")
+    spent.append("steps alone")
     rows: list[tuple[str, Cell, str]] = [("a trillion tokens", ", ".join(spent), "=tokens_per_second"), ("cost of them", *cost)]
     if run is not None:
         known = run.numbers

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from symsim.algebra.expr import ONE, ZERO, Call, Expr, Number, expr, symbol
+from symsim.algebra.expr import ONE, ZERO, Call, Expr, Number, expr, maximum, symbol
 from symsim.algebra.quantity import BYTE, ELEMENT, NONE, SECOND, Unit
 from symsim.algebra.reading import LONGEST
 from symsim.algebra.typeset import bracket_size, entry, is_sum, latex, lines, names_of, symbol_latex, width, word
@@ -140,6 +140,13 @@ class Ink:
             shorter = shorter + symbol(part) - argument
             apart += [(part, argument)] if new else []
             first = self.equation(name, shorter, value, unit, beside=beside)
+        kept, others = _halves(shorter)
+        if first.length > LONGEST and others:
+            half = maximum(*others)
+            part, new = self.parts.argument(name, half)
+            shorter = maximum(*kept, symbol(part))
+            apart += [(part, half)] if new else []
+            first = self.equation(name, shorter, value, unit, beside=beside)
         made = [self._fitted(first, shorter, _ending(shorter, value, unit), beside)]
         for inner, argument in apart:
             worth = argument.evaluate(known) if known is not None and argument.symbols() <= known.keys() else None
@@ -167,7 +174,7 @@ class Ink:
         """Whether seconds are in the unit of a symbol: of seconds, or of a rate."""
         definition = self.parts.book.get(name)
         unit = str(definition.unit) if definition is not None else entry(name).unit if name not in self.own else ""
-        return unit in ("s", str(SECOND)) or "/s" in unit or name in self.own
+        return unit == "s" or str(SECOND) in unit or "/s" in unit or name in self.own
 
     def _named_inside(
         self,
@@ -317,6 +324,16 @@ def _compares(lone: Expr) -> bool:
     ((monomial, _),) = lone.terms.items()
     call = monomial[0][0]
     return isinstance(call, Call) and len(call.arguments) > 1 and not any(a.is_constant for a in call.arguments)
+
+
+def _halves(expression: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """Of a lone maximum of four or more the arguments, halved; nothing of all else."""
+    for monomial, coefficient in expression.terms.items():
+        call = monomial[0][0] if len(monomial) == 1 and len(expression.terms) == 1 and coefficient == 1 and monomial[0][1] == 1 else None
+        if isinstance(call, Call) and call.function == "max" and len(call.arguments) > 3:
+            middle = (len(call.arguments) + 1) // 2
+            return call.arguments[:middle], call.arguments[middle:]
+    return (), ()
 
 
 def _ending(expression: Expr, value: Number | None, unit: Unit | None) -> str:

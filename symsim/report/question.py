@@ -27,12 +27,14 @@ def model(result: Evaluation, ink: Ink) -> Spans:
     of, numbers = result.model, result.numbers
     source: list[Span] = [" ", ink.sources.cited(of.source)] if of.source else []
     extra = f", and {of.mtp_num_layers} multi-token prediction depth{'s' if of.mtp_num_layers > 1 else ''}" if of.mtp_num_layers else ""
-    layers = format_layers(tuple(_runs(of.layers)))
+    runs = groupby(_runs(of.layers), key=lambda segment: segment.kinds)
+    layers = format_layers(tuple(Segment(repeat=sum(one.repeat for one in run), kinds=kinds) for kinds, run in runs))
     held = f"{extra}, and {human(numbers['N'], ELEMENT)} parameters"
     active = f", of which a token uses {human(numbers['N_active'], ELEMENT)}" if "N_active" in numbers else ""
     # both are of all parameters
     trained = f"{' and' if active else ', of which'} {human(numbers['N_trained'], ELEMENT)} are trained" if "N_trained" in numbers else ""
-    return spans(of.name, *source, f" has {of.num_layers} decoder layers, ", Code(layers), f"{held}{active}{trained}.", *_told_apart(of))
+    kind = "encoder" if all(kind.bidirectional for kind in of.layer_kinds.values()) else "decoder"
+    return spans(of.name, *source, f" has {of.num_layers} {kind} layers, ", Code(layers), f"{held}{active}{trained}.", *_told_apart(of))
 
 
 def _runs(segments: Iterable[Segment]) -> Iterator[Segment]:
@@ -87,7 +89,7 @@ def strategy(result: Evaluation, ink: Ink) -> Spans:
     long = f"{exact(s.seq_length)} tokens" if tokens == s.seq_length else f"{float(tokens):,.0f} tokens on average"
     made.append(
         f". A micro-batch is {s.micro_batch_size} sequence{'s' if s.micro_batch_size > 1 else ''} of {long} "
-        f"on each data-parallel rank, and a step has {exact(s.microbatches)} of them. "
+        f"on each data-parallel rank, and a step has {exact(s.microbatches)} of them: {exact(_tokens(s))} tokens. "
     )
     others = [spans(Code(f"{name}={value}")) for name, value, _ in changed_options(s) if name not in _SAID]
     if others:
@@ -127,9 +129,13 @@ def batch(strategy: Strategy) -> str:
 
     follows = "num_microbatches" not in given and "global_batch_size" in given
     micro = f"num_microbatches={strategy.microbatches}" if follows else said("num_microbatches", strategy.microbatches)
-    tokens = round(row_tokens(strategy) * strategy.micro_batch_size * strategy.microbatches * strategy.dp)
     sizes = f"{said('seq_length', strategy.seq_length)}, {said('micro_batch_size', strategy.micro_batch_size)}"
-    return f"{sizes}, {micro}: {tokens:,} tokens a step"
+    return f"{sizes}, {micro}: {_tokens(strategy):,} tokens a step"
+
+
+def _tokens(strategy: Strategy) -> int:
+    """Of a step."""
+    return round(row_tokens(strategy) * strategy.micro_batch_size * strategy.microbatches * strategy.dp)
 
 
 def idle_pipeline(strategy: Strategy) -> str:

@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 from symsim.report.picture import COLOURS
 
-_WIDTH, _LEFT, _RIGHT, _STEP, _HEIGHT, _TOP = 760, 250, 70, 22, 16, 46
+_WIDTH, _LEFT, _RIGHT, _STEP, _HEIGHT, _TOP, _EDGE = 760, 250, 70, 22, 16, 46, 12
 _MOST = 24
 
 
@@ -46,7 +46,8 @@ def tornado_svg(title: str, arms: Sequence[Arm]) -> Markup:
         made.append(f'<text x="{at:.2f}" y="{y + 13}" text-anchor="{anchor}">{arm.percent:+.3f}</text>')
     made.append(f'<path d="M{zero:.1f} {_TOP - 6}V{bottom}" stroke="#16181d" stroke-width="1" fill="none"/>')
     style = 'font-family="system-ui, sans-serif" font-size="13" fill="#16181d"'
-    return Markup(
-        f'<svg viewBox="0 0 {_WIDTH} {bottom + 8}" width="{_WIDTH}" role="img" aria-label="{escape(title)}" {style} '
-        'xmlns="http://www.w3.org/2000/svg"><rect width="100%" height="100%" fill="#ffffff"/>' + "".join(made) + "</svg>\n"
-    )
+    # paper reaches beyond what is drawn, or letters touch its edge where that is dark
+    wide, high = _WIDTH + 2 * _EDGE, bottom + 8 + 2 * _EDGE
+    paper = f'<rect x="{-_EDGE}" y="{-_EDGE}" width="{wide}" height="{high}" fill="#ffffff"/>'
+    box = f'viewBox="{-_EDGE} {-_EDGE} {wide} {high}" width="{wide}"'
+    return Markup(f'<svg {box} role="img" aria-label="{escape(title)}" {style} xmlns="http://www.w3.org/2000/svg">{paper}{"".join(made)}</svg>\n')
