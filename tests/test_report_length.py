@@ -132,6 +132,8 @@ def test_what_is_odd_is_read_too() -> None:
     equations = [e for one in documents.values() for s in one.sections for p in s.parts if isinstance(p, Equations) for e in p.equations]
     rests = [line for e in equations if r"\mathrm{fsdp}" in e.left and "rest" in e.left and not (line := " ".join(e.lines)).endswith(")")]
     assert len(rests) > 1 and [line for line in rests if _BARE.search(f"= {line}")] == []
+    held = [e for e in equations if e.left.startswith(r"M^{(i)}_{\mathrm{part}")]
+    assert len(held) > 1 and [e.left for e in held if re.search(r"= [^=]*\\mathrm\{[kMB]\}$", " ".join(e.lines))] == []
     texts = {model: markdown(one) for model, one in documents.items()}
     assert "80 decoder layers, `80 * dense`" in texts["llama3-70b"]
     assert "24 encoder layers" in texts["bert-large"] and "ecoder layer" not in texts["bert-large"]

@@ -310,7 +310,7 @@ def test_four_pages_answer_what_is_asked() -> None:
         "how much memory is activations": f"activations {activations:.4g} GiB",
         "what is B_2's effect": "| $`B_{2}`$ | bandwidth of one rank over tier 2 (infiniband, between nodes) | 50 GB/s | \u22120.",
         "what does recomputation cost": "| `recompute=full` | ",
-        "how many tokens has a step": " of them: 62 914 560 tokens. ",
+        "how many tokens has a step": " of them: 32 768 tokens. ",
         "is it steps alone": "MWh, steps alone | ",
         "how large is the model": "671 B parameters, of which a token uses 37.55 B",
     }

@@ -150,7 +150,7 @@ class Ink:
         made = [self._fitted(first, shorter, _ending(shorter, value, unit), beside)]
         for inner, argument in apart:
             worth = argument.evaluate(known) if known is not None and argument.symbols() <= known.keys() else None
-            own = self._unit(argument, unit) if worth is not None else None
+            own = self._unit(inner, argument, unit) if worth is not None else None
             made += self.spelled(inner, argument, worth, own, beside, known)
         return made
 
@@ -163,9 +163,11 @@ class Ink:
         short = expression.substitute({str(over): symbol(part) for over, (part, _) in named.items()})
         return short, [(part, over) for over, (part, new) in named.items() if new]
 
-    def _unit(self, argument: Expr, unit: Unit | None) -> Unit | None:
-        """That of the definitions which a part adds up, where all are alike; else of what it is a part of."""
+    def _unit(self, part: str, argument: Expr, unit: Unit | None) -> Unit | None:
+        """That of the definitions which a part adds up, where all are alike; else of what it is a part of. Bytes of parameters stay bytes."""
         found = {self.parts.book[name].unit for name in argument.symbols() & self.parts.book.keys()} - {NONE}
+        if found == {ELEMENT} and unit == BYTE and part.startswith("M"):
+            return BYTE
         if len(found) == 1 and found <= {BYTE, ELEMENT, SECOND}:
             return found.pop()
         return NONE if unit == SECOND and not any(self._takes_time(name) for name in argument.symbols()) else unit
