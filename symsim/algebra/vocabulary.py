@@ -32,7 +32,7 @@ u_ww    | u_w^{(2)}     | 1    | mean square of a document's tokens, at most w o
 u_r     | u_r           | 1    | mean of a document's tokens behind its last whole chunk
 u_rr    | u_r^{(2)}     | 1    | mean square of a document's tokens behind its last whole chunk
 h       | h             | 1    | hidden size
-L       | L             | 1    | layers
+L       | L             | 1    | layers of the model
 V       | V             | 1    | vocabulary size
 P       | P             | 1    | learned position embeddings
 T_v     | T_v           | 1    | token types

@@ -71,9 +71,10 @@ class Moving:
 
     @property
     def now(self) -> Number:
-        kind = self.name.removeprefix("Phi_")
-        peak = getattr(self.result.system.accelerator.peak, kind) if kind in NARROW and self.result.system is not None else None
-        return self.result.values[self.name] if peak is None else float(peak.value)
+        path, system = system_path(self.name), self.result.system
+        if path is None or path[-1] not in NARROW or system is None:
+            return self.result.values[self.name]
+        return float(getattr(system.accelerator.peak, path[-1]).value)
 
     @cached_property
     def reach(self) -> Fraction:

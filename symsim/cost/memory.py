@@ -50,6 +50,7 @@ from symsim.cost.memory_load import loading
 from symsim.cost.memory_rank import LIVENESS, Rank, away, define_stage, rank_of, rational, stream
 from symsim.cost.memory_static import MIB, Static, define_static, optimizer_temporaries, reduction_buffers, summed_shards
 from symsim.cost.reserve import define_reserve
+from symsim.cost.states import define_scalars
 from symsim.inputs.traced import once
 from symsim.ir.block import WIDTHS
 from symsim.ir.roles import role_of
@@ -71,6 +72,7 @@ def peak_memory(book: Derivation, lowered: Lowered) -> None:
     M_at_* for each moment, M_stage_peak and M_stage_transient; H_stage_host and H_stage_link_step where states or
     activations live on the host."""
     rank = rank_of(book, lowered)
+    define_scalars(book, lowered)
     static = define_static(rank)
     define_workspaces(rank)
     activations = define_activations(rank)

@@ -20,7 +20,7 @@ from symsim.cost.memory_rank import Rank, define_stage, rational, total
 from symsim.cost.mirrored import of_other
 from symsim.cost.orthogonal import orthogonal_temporaries
 from symsim.cost.reduce import bucket_size, ends, expert_groups, reductions, shards
-from symsim.cost.states import beside_blocks, define_scalars, kept_beside_update, main_type, parameter_type, states
+from symsim.cost.states import beside_blocks, kept_beside_update, main_type, parameter_type, states
 from symsim.cost.stored import instead
 from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.inputs.strategy import Strategy
@@ -125,7 +125,6 @@ def define_static(rank: Rank) -> Static:
         r"M^{(i)}_{\mathrm{gradients}}",
         source="Megatron-Core distributed/param_and_grad_buffer.py; ZeRO, arXiv:1910.02054, sec. 3 and 5",
     )
-    define_scalars(rank.book, rank.lowered)
     kept_states = _with_blocks(rank, sum((states(rank.lowered, expert=e, updates_parameters=only_main) for e in (False, True)), ZERO))
     away = rational(strategy.optimizer_offload_fraction) if strategy.optimizer_cpu_offload else expr(0)
     on_host, moved = _on_host(rank, shards_of_weights, kept_states, away)
