@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import resource
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
+from symsim.errors import InputError
 from symsim.grid.axes import Axis
+from symsim.grid.conditions import parse_quantity
 from symsim.grid.family import Array
-from symsim.grid.question import ask
+from symsim.grid.question import ask, largest_first
 from symsim.grid.space import Space
+from symsim.grid.stored import Memories
 from symsim.grid.sweep import Sweep
+from symsim.grid.work import Rows
 from symsim.inputs.models import LoadedModel
 from symsim.planning import plan as planning
 from symsim.planning.frameworks import FRAMEWORKS
 from symsim.planning.plan import GOALS, Plan, plan
-from symsim.planning.search import Cell, Rows, Search
+from symsim.planning.search import Cell, Search
+from symsim.planning.search import Rows as Chosen
 from symsim.planning.space import Asked, options_of, space_of
 
 KINDS = ("tp", "cp", "pp", "ep", "zero", "recompute")
 # sums of the same terms in other orders
 CLOSE = 1e-9
+# combinations of options whose derivations are held at a time, and points whose numbers are
+_MOST_COMBINATIONS, _MOST_POINTS = 8, 1 << 18
+# bytes of this process from which what passes made is made again
+_MOST_HELD = 1_200_000_000
 
 
 @dataclass(frozen=True)
@@ -128,43 +139,87 @@ class Brute:
 
 
 def brute(asked: Question) -> Brute:
-    """All configurations, each evaluated. InputError where none can run."""
+    """All configurations, each evaluated, part by part. InputError where none can run."""
     of = asked.asked
     options = options_of(of)
     options.pop("world")
     sizes, choices, derived = space_of(of)
     axes = [*sizes, Axis(("world",), ((of.world,),))]
-    space = Space(of.base(options), [*axes, *(Axis(c.names, tuple(zip(*c.rows))) for c in choices)], derived, refused=of.refused)
-    goal = GOALS[asked.goal]
-    first = _sweep(space, "time.step")
-    first.prepare()
-    time = _values(first, space.points)
-    again = [
-        replace(first, question=_question(by, where), _works={}, _program=None)
-        for by, where in (("memory.peak", None), (goal, f"memory.peak + memory.reserve <= {asked.share!r}*memory.capacity"))
-    ]
-    peak, value = (_values(sweep, space.points) for sweep in again)
-    shape = (math.prod(space.sizes[: len(axes)]), *(len(c.rows) for c in choices))
-    fields = {name: (column.axis, column.shown) for name, column in space.columns.items()}
-    largest = again[1].question.largest[0]
-    parts = [part.reshape(shape) for part in (time, peak, ~np.isnan(value), -value if largest else value)]
-    return Brute(*parts, largest, [c.names for c in choices], fields, tuple(space.sizes[: len(axes)]))
+    along = [(tuple(a.names), list(zip(*a.columns))) for a in axes] + [(c.names, list(c.rows)) for c in choices]
+
+    def space_with(positions: Sequence[Sequence[int]]) -> Space:
+        own = [Axis(names, tuple(zip(*(rows[k] for k in at)))) for (names, rows), at in zip(along, positions)]
+        return Space(of.base(options), own, derived, refused=of.refused)
+
+    every = [range(len(rows)) for _, rows in along]
+    whole = space_with(every)
+    names = tuple(dict.fromkeys(("time.step", "memory.peak", "memory.reserve", "memory.capacity", GOALS[asked.goal])))
+    question = ask(columns=",".join(names), timed=True, everything=True)
+    found = {name: np.full(whole.sizes, np.nan) for name in names}
+    memories, nothing = Memories(), None
+    for own in _parts(every, len(axes)):
+        if _held() > _MOST_HELD:
+            memories = Memories()
+        memories.found.clear()
+        sweep = Sweep(space_with(own), question, search="scan", _memories=memories)
+        try:
+            sweep.prepare()
+        except InputError as error:
+            nothing = error
+            continue
+        numbers, columns = _evaluated(sweep, names)
+        for name, values in columns.items():
+            part = np.full(math.prod(map(len, own)), np.nan)
+            part[numbers] = values
+            found[name][np.ix_(*own)] = part.reshape(tuple(map(len, own)))
+    shape = (math.prod(whole.sizes[: len(axes)]), *whole.sizes[len(axes) :])
+    found = {name: values.reshape(shape) for name, values in found.items()}
+    time, peak, value = found["time.step"], found["memory.peak"], found[GOALS[asked.goal]]
+    if nothing is not None and np.isnan(time).all():
+        raise nothing
+    fits = peak + found["memory.reserve"] <= asked.share * found["memory.capacity"]
+    fields = {name: (column.axis, column.shown) for name, column in whole.columns.items()}
+    largest = largest_first(parse_quantity(GOALS[asked.goal], "--by"))
+    return Brute(time, peak, fits, np.where(fits, value, np.nan), largest, [c.names for c in choices], fields, tuple(whole.sizes[: len(axes)]))
 
 
-def _question(by: str, where: str | None) -> Any:
-    return ask(top=10_000_000, by=by, columns=by, where=[where] if where else [], timed=True)
+def _parts(positions: Sequence[range], sizes: int) -> Iterator[Sequence[range]]:
+    """Of a grid parts of few combinations of options, the axes behind those of sizes, and of few points."""
+    lengths = [len(own) for own in positions]
+    if math.prod(lengths[sizes:]) > _MOST_COMBINATIONS:
+        at = max(range(sizes, len(lengths)), key=lengths.__getitem__)
+    elif math.prod(lengths) > _MOST_POINTS:
+        at = max(range(len(lengths)), key=lengths.__getitem__)
+    else:
+        yield positions
+        return
+    half = lengths[at] // 2
+    for part in (positions[at][:half], positions[at][half:]):
+        yield from _parts([*positions[:at], part, *positions[at + 1 :]], sizes)
 
 
-def _sweep(space: Space, by: str) -> Sweep:
-    return Sweep(space, _question(by, None), search="scan")
+def _evaluated(sweep: Sweep, names: Sequence[str]) -> tuple[Array, dict[str, Array]]:
+    """Of the points that run the numbers, and what names are there."""
+    numbers, columns = [], []
+    for task in sweep.parts:
+        sink, work = Rows(len(names)), sweep.work(task.group)
+        if not work.empty:
+            work.walk(task.first, work.plan.blocks if task.last is None else task.last, sink, 1)
+            own, found = sink.rows()
+            numbers.append(own)
+            columns.append(found)
+        sweep.forget(task.group)
+    if not numbers:
+        return np.empty(0, dtype=np.int64), {name: np.empty(0) for name in names}
+    return np.concatenate(numbers), {name: np.concatenate([c[k] for c in columns]) for k, name in enumerate(sweep.question.columns)}
 
 
-def _values(sweep: Sweep, points: int) -> Array:
-    found = np.full(points, np.nan)
-    for part in range(len(sweep.parts)):
-        rows = sweep.run_part(part)
-        found[rows["number"]] = rows["value"]
-    return found
+def _held() -> int:
+    """Bytes of memory that this process has, where the system says so."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    except OSError:
+        return 0
 
 
 class Told(Search):
@@ -174,7 +229,7 @@ class Told(Search):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.told: list[tuple[str, Rows, Array, Array]] = []
+        self.told: list[tuple[str, Chosen, Array, Array]] = []
         Told.made.append(self)
 
     def _tell(self, what: str, before: Cell, gone: Array) -> None:

@@ -1,21 +1,28 @@
 """Random spaces of strategies, every configuration of each evaluated by a sweep: plans and their certificates beside that.
 
-    python tests/draws/plans_brute.py --spaces 30 --points 1000000 --seed 1
+    python tests/draws/plans_brute.py --spaces 30 --points 1000000 --seed 1 [--log FILE --minutes 50]
 
-Of every space: the best of each kind; what the certificate says of each configuration (refused, slower, too large, evaluated), held against what it
-is; and two more plans, one with an option fixed and, where the space has an axis besides the framework's, one without it, each against the
-configurations that are left. Ends with 1 where anything differs.
+Each space has a draw and a process of its own. With a log, a line of JSON a space, what stands in it is not done again. Of every space: the best of
+each kind; what the certificate says of each configuration (refused, slower, too large, evaluated), held against what it is; and two more plans, one
+with an option fixed and, where the space has an axis besides the framework's, one without it, each against the configurations that are left. Ends
+with 1 where anything differs.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import multiprocessing
 import random
+import resource
+import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from symsim.errors import InputError
@@ -92,7 +99,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
 
 
 def drawn(draw: random.Random, models: Sequence[str], points: int) -> Question | None:
-    """A space of `points` configurations or a few times as many; None where the draw has fewer or many more."""
+    """A space of `points` configurations or up to twice as many; None where the draw has fewer or many more."""
     loaded, framework = load_model(draw.choice(models)), draw.choice(("megatron", "megatron", "megatron", "torchtitan", "deepspeed"))
     world, seq = 2 ** draw.randint(3, 9), draw.choice((2048, 4096, 4096, 8192))
     batch = world * 2 ** draw.randint(0, 5) // 2
@@ -110,7 +117,7 @@ def drawn(draw: random.Random, models: Sequence[str], points: int) -> Question |
             break
         if text.split("=")[0] not in {t.split("=")[0] for t in asked.allowed}:
             asked = replace(asked, allowed=(*asked.allowed, text))
-    while configurations(asked) > 4 * points:
+    while configurations(asked) > 2 * points:
         sizes, choices, _ = space_of(asked.asked)
         free = [c for c in choices if len(c.rows) > 1] + [c for c in sizes if len(c.columns[0]) > 1]
         if not free:
@@ -166,36 +173,74 @@ def _again(whole: Plan, asked: Question, of: Brute, name: str, value: Any) -> li
     return wrong
 
 
+def space(seed: int, number: int, models: Sequence[str], points: int) -> dict[str, Any] | None:
+    """What became of a space, as a line of the log has it; None where the draw makes none."""
+    draw, began = random.Random(f"{seed}.{number}"), time.perf_counter()
+    asked = drawn(draw, models, points)
+    if asked is None:
+        return None
+    said = {"seed": seed, "space": number, "commit": _commit(), "asked": asked.said()}
+    try:
+        of = brute(asked)
+    except InputError as error:
+        return {**said, "nothing": str(error)}
+    evaluated = time.perf_counter() - began
+    try:
+        wrong = checked(draw, asked, of)
+    except InputError as error:
+        wrong = [f"refused, and some run: {error}"]
+    counts = {"configurations": of.configurations, "run": int((of.time == of.time).sum()), "fit": int(of.fits.sum())}
+    bytes_ = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    seconds = {"evaluated_in": round(evaluated, 1), "seconds": round(time.perf_counter() - began, 1)}
+    return {**said, **counts, **seconds, "bytes": bytes_, "wrong": list(dict.fromkeys(wrong))}
+
+
+def _commit() -> str:
+    found = subprocess.run(["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return found.stdout.strip()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--spaces", type=int, default=30)
     parser.add_argument("--points", type=int, default=1_000_000)
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--log", type=Path, help="a line of JSON a space; those that are there are not done again")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="no space is begun after these")
     given = parser.parse_args()
-    draw, began = random.Random(given.seed), time.perf_counter()
-    spaces = compared = failed = 0
-    while spaces < given.spaces:
-        asked = drawn(draw, given.models, given.points)
-        if asked is None:
-            continue
-        print(asked.said(), flush=True)
-        try:
-            of = brute(asked)
-        except InputError as error:
-            print(f"  nothing runs: {error}", flush=True)
-            continue
-        try:
-            wrong = checked(draw, asked, of)
-        except InputError as error:
-            wrong = [f"refused, and some run: {error}"]
-        spaces, compared, failed = spaces + 1, compared + of.configurations, failed + bool(wrong)
-        for one in dict.fromkeys(wrong):
-            print(f"  WRONG {one}")
-        runs, fit = int((of.time == of.time).sum()), int(of.fits.sum())
-        print(f"  {spaces}: {of.configurations:,} configurations, {runs:,} run, {fit:,} fit; {time.perf_counter() - began:.0f} s", flush=True)
-    print(f"{spaces} spaces, {compared:,} configurations, {failed} spaces differ, seed {given.seed}")
+    before = [json.loads(line) for line in given.log.read_text().splitlines()] if given.log is not None and given.log.exists() else []
+    done = {one["space"]: one for one in before if one["seed"] == given.seed}
+    began, found, number = time.perf_counter(), [], 0
+    # what one space took, and what was made for it, is gone with its process
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+        while len(found) < given.spaces:
+            number += 1
+            if number not in done and time.perf_counter() - began > given.minutes * 60:
+                break
+            one = done[number] if number in done else pool.submit(space, given.seed, number, given.models, given.points).result()
+            if one is None:
+                continue
+            if number not in done:
+                _print(one)
+                if given.log is not None:
+                    with given.log.open("a") as log:
+                        log.write(json.dumps(one) + "\n")
+            found += [one] if "configurations" in one else []
+    failed = sum(bool(one["wrong"]) for one in found)
+    print(f"{len(found)} spaces, {sum(one['configurations'] for one in found):,} configurations, {failed} spaces differ, seed {given.seed}")
     return 1 if failed else 0
+
+
+def _print(one: Mapping[str, Any]) -> None:
+    print(f"{one['space']}: {one['asked']}")
+    for wrong in one.get("wrong", ()):
+        print(f"  WRONG {wrong}")
+    if "nothing" in one:
+        print(f"  nothing runs: {one['nothing']}", flush=True)
+        return
+    counted = f"{one['configurations']:,} configurations, {one['run']:,} run, {one['fit']:,} fit"
+    print(f"  {counted}; {one['seconds']:.0f} s, {one['evaluated_in']:.0f} of them all configurations; {one['bytes'] / 2**30:.2f} GiB", flush=True)
 
 
 if __name__ == "__main__":
