@@ -367,11 +367,11 @@ def test_the_command_prints_a_plan_writes_it_and_says_why_not(tmp_path: Path) ->
     ended = run(*asked, "--why-not", "world=16")
     assert ended.returncode == 2 and "--why-not world=16: strategies are set side by side with world=8, which the plan is for" in ended.stderr
     ended = run(*asked, "--why-not", "pp=4,dp=4")
-    assert ended.returncode == 0 and "world=8 and dp=4 disagree" in ended.stdout
+    assert ended.stdout == "It cannot run: dp=4 is not what tp, cp and pp leave of the accelerators (dp=2 where all else fits)\n"
     ended = run(*asked, "--fits-with", "0.001", "--export", "megatron", str(tmp_path / "none.sh"))
     assert ended.returncode == 2 and "nothing fits, so nothing is written" in ended.stderr and not (tmp_path / "none.sh").exists()
     ended = run(*asked, "--why-not", "pp=4", "--json")
-    assert ended.returncode == 0 and {"time", "memory", "outside"} == json.loads(ended.stdout).keys()
+    assert ended.returncode == 0 and {"time", "memory", "outside", "strategy", "filled"} == json.loads(ended.stdout).keys()
 
 
 @pytest.mark.parametrize(

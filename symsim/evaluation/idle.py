@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 from symsim.algebra.key import of_stage
@@ -175,6 +176,18 @@ def idle_options(result: Evaluation) -> list[str]:
         json_object(result)
         read = was_read(result.strategy)
     return [n for n in named if (n not in read or _decides_the_same(result, n)) and _may_be_default(result, given, n)]
+
+
+def acting(result: Evaluation) -> Strategy:
+    """The strategy without its options that have no effect, but for those that others need. The result is of one that remembers."""
+    left = result.strategy.model_dump(exclude_unset=True)
+    idle = [*idle_options(result), *(["etp"] if left.get("etp") == result.strategy.tp else [])]
+    for name in idle:
+        without = {n: v for n, v in left.items() if n != name}
+        with suppress(InputError):
+            check(result.model, Strategy(**without))
+            left = without
+    return Strategy(**left)
 
 
 def _decides_the_same(result: Evaluation, name: str) -> bool:

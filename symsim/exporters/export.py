@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from symsim.errors import InputError, nearest
 from symsim.exporters.registry import TARGETS
+from symsim.importers.job import Job
 from symsim.importers.keys import shown
 from symsim.importers.reading import Options, read_job
 from symsim.inputs.architecture import Architecture, LayerKind
@@ -113,14 +115,28 @@ def files(kind: str, asked: Asked, place: Path) -> Mapping[str, str]:
 
 def unwritten(kind: str, architecture: Architecture) -> str:
     """Why no file of a target says a model, in the words of the last of its suffixes; "" where one does."""
-    said = ""
-    for suffix in TARGETS[kind].suffix.split() or [""]:
-        try:
-            files(kind, Asked(untuned(architecture), Strategy(), suffix=suffix), Path(f"job{suffix}"))
-            return ""
-        except InputError as error:
-            said = str(error)
-    return said
+    try:
+        _first_files(kind, Asked(architecture, Strategy()))
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def read_back(kind: str, asked: Asked) -> tuple[list["Loss"], Job]:
+    """What the files of a target do not say, and the job that they do. InputError as `files`, in the words of the last of its suffixes."""
+    asked, made = _first_files(kind, asked)
+    job = _job_of(kind, made)
+    return _losses(asked, job, TARGETS[kind].says_arithmetic), job
+
+
+def _first_files(kind: str, asked: Asked) -> tuple[Asked, Mapping[str, str]]:
+    """Files of the first suffix that says a model, and as which it was asked for."""
+    asked = replace(asked, architecture=untuned(asked.architecture))
+    *others, last = TARGETS[kind].suffix.split() or [""]
+    for suffix in others:
+        with suppress(InputError):
+            return (own := replace(asked, suffix=suffix)), files(kind, own, Path(f"job{suffix}"))
+    return (own := replace(asked, suffix=last)), files(kind, own, Path(f"job{last}"))
 
 
 _OF_KINDS = ("kv_channels", "num_attention_heads", "num_query_groups", "sinks", "rotary_fraction", "keys_as_values", "shared_keys", "norms",
@@ -154,16 +170,52 @@ def _beyond(model: Architecture) -> str:
     return ""
 
 
+class Loss(NamedTuple):
+    """A choice that comes back otherwise when it is read: what it is, and what it comes back as."""
+
+    name: str
+    value: Any
+    back: Any
+
+    @property
+    def said(self) -> str:
+        """As -s takes it."""
+        return f"{self.name}={_text(self.value)}"
+
+    @property
+    def instead(self) -> str:
+        return _text(self.back)
+
+
 def lost(kind: str, asked: Asked, made: Mapping[str, str]) -> list[str]:
     """What the files do not say: choices that come back otherwise when they are read."""
+    job, title = _job_of(kind, made), TARGETS[kind].title
+    said = [f"{title} cannot say {one.said}: what is written means {one.instead}" for one in _losses(asked, job, TARGETS[kind].says_arithmetic)]
+    chosen = _chosen(asked)
+    own = {n: v for n, v in resolve(job.assumptions).items() if v != ASSUMPTIONS[n].default and n not in {*chosen, *asked.idle}}
+    if own:
+        settings = " ".join(f"--set assume.{name}={value}" for name, value in own.items())
+        said.append(f"{title} does otherwise by itself what was assumed: {settings} computes so")
+    return said
+
+
+def _job_of(kind: str, made: Mapping[str, str]) -> Job:
+    """Files as the reader of their system reads them."""
     with tempfile.TemporaryDirectory() as directory:
         paths = []
         for name, text in made.items():
             paths.append(str(Path(directory) / name))
             Path(paths[-1]).write_text(text)
-        job = read_job(kind, paths, Options())
-    title = TARGETS[kind].title
-    said = []
+        return read_job(kind, paths, Options())
+
+
+def _chosen(asked: Asked) -> list[str]:
+    """The assumptions besides the defaults that move something."""
+    return [name for name, value in asked.assumptions.items() if value != ASSUMPTIONS[name].default and name not in asked.idle]
+
+
+def _losses(asked: Asked, job: Job, says_arithmetic: bool) -> list[Loss]:
+    said: list[Loss] = []
     trained = {depths(asked.architecture, asked.strategy.mtp_num_layers)}
     if job.strategy is not None:
         back = load_strategy(job.strategy)
@@ -175,22 +227,17 @@ def lost(kind: str, asked: Asked, made: Mapping[str, str]) -> list[str]:
         differ = [name for name in differ if name != "mtp_num_layers" or len(trained) > 1]
         if "recompute" in differ:
             differ = [name for name in differ if not name.startswith("recompute_")]
-        said += [_sentence(title, "", name, plain(asked.strategy)[name], there[name]) for name in differ]
+        said += [Loss(name, plain(asked.strategy)[name], there[name]) for name in differ]
     if job.architecture is not None:
         ours, theirs = (_leaves(plain_model(a)) for a in (asked.architecture, job.architecture))
         # a model's own depths are those that its strategy trains
         skipped = "mtp_num_layers" if len(trained) == 1 else ""
         names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name) and name != skipped]
-        said += [_sentence(title, "", name, ours.get(name), theirs.get(name)) for name in names]
-        said += [_sentence(title, "arithmetic.", *one) for one in _otherwise(asked.architecture, job.architecture, TARGETS[kind].says_arithmetic)]
+        said += [Loss(name, ours.get(name), theirs.get(name)) for name in names]
+        said += [Loss(f"arithmetic.{name}", *one) for name, *one in _otherwise(asked.architecture, job.architecture, says_arithmetic)]
     held = resolve(job.assumptions)
-    chosen = {name for name, value in asked.assumptions.items() if value != ASSUMPTIONS[name].default and name not in asked.idle}
-    said += [_sentence(title, "assume.", name, asked.assumptions[name], held[name]) for name in chosen if asked.assumptions[name] != held[name]]
-    own = {name: value for name, value in held.items() if value != ASSUMPTIONS[name].default and name not in {*chosen, *asked.idle}}
-    if own:
-        settings = " ".join(f"--set assume.{name}={value}" for name, value in own.items())
-        said.append(f"{title} does otherwise by itself what was assumed: {settings} computes so")
-    return said
+    differ = [name for name in _chosen(asked) if asked.assumptions[name] != held[name]]
+    return [*said, *(Loss(f"assume.{name}", asked.assumptions[name], held[name]) for name in differ)]
 
 
 def _otherwise(model: Architecture, back: Architecture, said: bool) -> Iterator[tuple[str, Any, Any]]:
@@ -259,10 +306,6 @@ def _leaves(data: Any, inside: str = "") -> dict[str, Any]:
             found |= _leaves(value, f"{inside}.{key}" if inside else str(key))
         return found
     return {inside: data}
-
-
-def _sentence(title: str, kind: str, name: str, value: Any, back: Any) -> str:
-    return f"{title} cannot say {kind}{name}={_text(value)}: what is written means {_text(back)}"
 
 
 def _text(value: Any) -> str:

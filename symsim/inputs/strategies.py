@@ -56,7 +56,7 @@ def read_strategy(text_or_path: str | Mapping[str, Any] | None, overrides: Mappi
         document = _canonical(Document(dict(text_or_path), "the strategy"))
     elif text_or_path is None or not text_or_path.strip():
         document = Document({}, "the strategy")
-    elif (text_or_path.lower().endswith((".yaml", ".yml", ".json")) and "=@" not in text_or_path) or os.path.exists(text_or_path):
+    elif is_file(text_or_path):
         document = _canonical(read_json(text_or_path) if text_or_path.lower().endswith(".json") else read_yaml(text_or_path))
     elif "=" in text_or_path:
         document = _canonical(Document(_inline(text_or_path), f"strategy '{cut(text_or_path)}'"))
@@ -70,6 +70,11 @@ def read_strategy(text_or_path: str | Mapping[str, Any] | None, overrides: Mappi
     if not overrides:
         return base, ranks
     return _changed(document.data, overrides, ranks)
+
+
+def is_file(text: str) -> bool:
+    """Whether a strategy is given by a path, and not option by option or by name."""
+    return (text.lower().endswith((".yaml", ".yml", ".json")) and "=@" not in text) or os.path.exists(text)
 
 
 def override_strategy(strategy: Strategy, changes: Mapping[str, Any]) -> Strategy:

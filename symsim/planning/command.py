@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from symsim.algebra.quantity import BYTE
 from symsim.api.given import Given, as_given
@@ -20,8 +19,9 @@ from symsim.grid.names import is_whole
 from symsim.inputs.models import LoadedModel, load_model
 from symsim.inputs.run import read_run_number
 from symsim.inputs.settings import settings_of, text_of
-from symsim.inputs.strategies import read_strategy
+from symsim.inputs.strategies import is_file, read_strategy
 from symsim.inputs.strategy import Strategy
+from symsim.planning.completed import Completed, completed
 from symsim.planning.difference import difference, difference_text
 from symsim.planning.plan import Plan, plan, rows_of_job, trained_by
 from symsim.planning.sizing import Need, Size, sized
@@ -140,7 +140,7 @@ def _say_without_effect(request: Request, found: Plan, say: Write) -> None:
     fixed = {*read_strategy(request.fix)[0].model_fields_set, *settings_of(request.overrides).strategy}
     given = found.settings(found.best[0])
     settings = [f"{name}={text}" for name, text in given.items()]
-    made = as_given(request.model, found.best[0].text, request.systems[0] if request.systems else None, settings)
+    made = as_given(request.model, found.best[0].whole, request.systems[0] if request.systems else None, settings)
     own = given.keys() - request.overrides.keys()
     chosen = {*own, *found.best[0].options.keys()} - fixed
     for name, sentence in made.idle.items():
@@ -197,26 +197,39 @@ def _sizes(text: str) -> list[int]:
 def _why_not(found: Plan, text: str, as_json: bool) -> str:
     """A strategy beside the best: the rule that refuses it, or where it is slower."""
     best = found.best[0]
-    options = _read_beside(text, found.asked)
+    _read_beside(text, found.asked)
     try:
-        other = found.asked.evaluated(options)
+        made = completed(found, text) if "=" in text and not is_file(text) else None
+        other = made.choice.result if made is not None else found.at(text)
     except InputError as error:
         return json.dumps({"refused": str(error)}) + "\n" if as_json else f"It cannot run: {error}\n"
-    made, beyond = difference(best.result, other), outside(found.asked, other.strategy)
+    apart, beyond = difference(best.result, other), outside(found.asked, other.strategy)
     if as_json:
-        return json.dumps({**made.to_json(), "outside": beyond}, allow_nan=False) + "\n"
+        own = {"strategy": made.choice.text, "filled": made.filled} if made is not None else {}
+        return json.dumps({**apart.to_json(), "outside": beyond, **own}, allow_nan=False) + "\n"
+    lines = [] if found.fits else ["Nothing of the space fits; best is what needs the least memory."]
+    lines += [f"best: {found.line(best)}"]
+    if made is not None and made.choice.options == best.options:
+        return "\n".join([*lines, "It is the best: nothing that has what is said is better."]) + "\n"
+    if made is not None:
+        lines += [f"this: {found.line(made.choice)}", wrapped(_filled(found, made))]
     lacks = other.value("memory.peak") + other.value("memory.reserve") - other.value("memory.capacity") * found.share
-    said = f"It does not fit: {human(int(lacks), BYTE)} too much.\n\n" if lacks > 0 else ""
-    if beyond:
-        said += wrapped(f"It is not in the space of the plan: {', '.join(beyond)}.") + "\n\n"
-    nothing = "" if found.fits else "Nothing of the space fits; best is what needs the least memory.\n"
-    return f"{said}{nothing}best: {best.text}\n\n" + difference_text(made, ("best", "this"))
+    lines += [f"It does not fit: {human(int(lacks), BYTE)} too much."] if lacks > 0 else []
+    lines += [wrapped(f"It is not in the space of the plan: {', '.join(beyond)}.")] if beyond else []
+    return "\n".join(lines) + "\n\n" + difference_text(apart, ("best", "this"))
 
 
-def _read_beside(text: str, asked: Planned | None = None) -> dict[str, Any]:
-    """The options of a strategy to be set beside the best; without a plan whether it reads."""
+def _filled(found: Plan, made: Completed) -> str:
+    """How what was not said of a strategy beside the best was chosen."""
+    which = f"this is the best by {found.goal}" if made.fits else "none fits, and this needs the least memory"
+    chosen = ", ".join(made.filled) or "nothing besides the defaults"
+    return f"What is not said is chosen: of the {made.configurations:,} strategies that have what is said {which}, with {chosen}."
+
+
+def _read_beside(text: str, asked: Planned | None = None) -> None:
+    """InputError for a strategy that does not read; with a plan, also for other ranks or another batch."""
     try:
-        return options_beside(asked, text) if asked is not None else dict(read_strategy(text)[0])
+        options_beside(asked, text) if asked is not None else read_strategy(text)
     except InputError as error:
         raise InputError(f"--why-not {error}") from None
 

@@ -20,7 +20,7 @@ from symsim.api.python import model_of, path_of, strategy_of
 from symsim.api.result import Result
 from symsim.errors import InputError
 from symsim.evaluation.elasticity import elasticities
-from symsim.evaluation.idle import idle_assumptions
+from symsim.evaluation.idle import acting, idle_assumptions
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.quantities import QUANTITIES
 from symsim.exporters.export import unwritten
@@ -49,6 +49,7 @@ from symsim.report.resources import shares, words
 
 if TYPE_CHECKING:
     from symsim.planning.knobs import Change
+    from symsim.planning.written import Written
     from symsim.report.figure import Figure
 
 GOALS = {
@@ -59,7 +60,6 @@ GOALS = {
 }
 # numbers of an accelerator without which there is no such goal
 _NEEDS = {"cost": "price", "energy": "power"}
-_OBJECTIVES = {"memory": "memory.peak"}
 # what makes two strategies differ in kind
 _KIND = ("tp", "cp", "pp", "ep", "zero", "recompute")
 # of a job's strategy what a plan keeps besides what is trained
@@ -118,10 +118,18 @@ class Choice:
         """All that symsim says of it, derived where more than numbers is asked for."""
         return self.asked.evaluated(self.options)
 
-    @property
+    @cached_property
     def text(self) -> str:
-        """As -s takes it: what differs from the defaults."""
-        given = self.known.strategy.model_dump(mode="json", exclude_unset=True, exclude_defaults=True)
+        """As -s takes it: what differs from the defaults and moves something of it."""
+        return self._told(acting(self.asked.remembering(self.options)))
+
+    @property
+    def whole(self) -> str:
+        """As -s takes it: all that differs from the defaults."""
+        return self._told(self.known.strategy)
+
+    def _told(self, strategy: Strategy) -> str:
+        given = strategy.model_dump(mode="json", exclude_unset=True, exclude_defaults=True)
         told = {**{n: v for n, v in given.items() if n != "dp"}, "world": self.options["world"]}
         return ",".join(f"{n}={text_of(v)}" for n, v in told.items())
 
@@ -195,6 +203,13 @@ class Plan:
         """Why `symsim export` writes no file of the framework for the model; "" where it does."""
         return unwritten(self.asked.framework.target, self.asked.model)
 
+    @cached_property
+    def written(self) -> "Written":
+        """What the file that `symsim export` writes does not say of the first of the best; nothing where none fits, or no file starts it."""
+        from symsim.planning.written import Written, written
+
+        return written(self.best[0]) if self.fits and not self.unwritten else Written()
+
     @property
     def furthest(self) -> int:
         """The most ranks on which `smallest` is looked for."""
@@ -216,6 +231,7 @@ class Plan:
             "fits": self.fits,
             **({} if self.fits else {"smallest": self.smallest}),
             **({"unwritten": self.unwritten} if self.unwritten else {}),
+            **({"written": self.written.to_json()} if self.written.losses else {}),
             "certificate": self.certificate.to_json(),
             **({"changes": [one.to_json() for one in self.changes]} if changes else {}),
         }
@@ -315,14 +331,20 @@ def plan(
         raise InputError("a plan needs a system: give one with -y")
     _check_system(made.system, made.system_changes, goal)
     asked = Asked(loaded, made.architecture, made.system, world, batch, length, framework_of(framework), fixed, axes(allow), overrides, target)
-    search, rows = _searched(asked, fits_with, _OBJECTIVES.get(goal, "time.step"), top, progress)
-    fits, smallest = bool(rows), None
+    best, certificate, fits = best_of(asked, fits_with, GOALS[goal], top, progress)
+    smallest = None if fits else _smallest(asked, fits_with)
+    return Plan(asked, GOALS[goal], best, certificate, fits_with, fits, smallest, time.perf_counter() - began)
+
+
+def best_of(asked: Asked, share: float, goal: str, top: int = 1, progress: Progress = _silent) -> tuple[Sequence[Choice], Certificate, bool]:
+    """The best of each kind of a space for a quantity, with the certificate, and whether they fit; where none does, those that need the least memory.
+    InputError where none can run."""
+    search, rows = _searched(asked, share, "memory.peak" if goal == "memory.peak" else "time.step", top, progress)
+    fits = bool(rows)
     if not fits:
-        smallest = _smallest(asked, fits_with)
         search, rows = _searched(asked, None, "memory.peak", top, progress)
     best = [Choice(asked, options, known) for options, known in zip(rows, _known(asked, search, rows))]
-    certificate = _certificate(search, _goal_at(GOALS[goal] if fits else "memory.peak", best[0]))
-    return Plan(asked, GOALS[goal], best, certificate, fits_with, fits, smallest, time.perf_counter() - began)
+    return best, _certificate(search, _goal_at(goal if fits else "memory.peak", best[0])), fits
 
 
 def _fixed(where: str, strategy: Strategy, ranks: Ranks | None) -> dict[str, Any]:

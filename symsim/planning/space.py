@@ -18,8 +18,9 @@ from symsim.inputs.assumptions import Remembered, resolve
 from symsim.inputs.deciding import DEGREES, SIZES
 from symsim.inputs.models import LoadedModel
 from symsim.inputs.settings import settings_of, text_of
-from symsim.inputs.strategies import read_strategy
+from symsim.inputs.strategies import load_strategy, read_strategy
 from symsim.inputs.strategy import Strategy
+from symsim.inputs.watched import watched
 from symsim.lowering.checks import Rule
 from symsim.planning.frameworks import Choice, Framework, Row
 from symsim.program.base import Base, read_base
@@ -45,7 +46,7 @@ GIVEN = {
 class Asked:
     """What a plan is for. model: with the fields that the overrides change. batch: sequences a step. fixed: options given; allowed: axes as of
     --axis, besides those of the framework. overrides: as of --set. target: what the best is to be written for, with the suffix of its file
-    ("torchtitan .toml"); "" where it is not."""
+    ("torchtitan .toml"); "" where it is not. held: rules by which of all strategies some stay."""
 
     loaded: LoadedModel
     model: Architecture
@@ -58,11 +59,13 @@ class Asked:
     allowed: tuple[str, ...] = ()
     overrides: Mapping[str, Any] = field(default_factory=dict)
     target: str = ""
+    held: tuple[Rule, ...] = ()
 
     @property
     def refused(self) -> tuple[Rule, ...]:
-        """What the framework does not start with, and what the best is written for."""
-        return tuple(dict.fromkeys((*self.framework.refused, *refused.rules_of(*self.target.split()))) if self.target else self.framework.refused)
+        """What the framework does not start with, what the best is written for, and what it is held to."""
+        targets = refused.rules_of(*self.target.split()) if self.target else ()
+        return tuple(dict.fromkeys((*self.framework.refused, *targets, *self.held)))
 
     @property
     def assumptions(self) -> dict[str, str]:
@@ -79,6 +82,10 @@ class Asked:
         found = derive(self.loaded.architecture, options, Remembered(self.assumptions), self.overrides, self.system)
         refused.check(self.refused, found.model, found.strategy)
         return found
+
+    def remembering(self, options: Mapping[str, Any]) -> Result:
+        """The same of a strategy that remembers what of it is read (`symsim/inputs/watched.py`)."""
+        return derive(self.loaded.architecture, watched(load_strategy(options)), self.assumptions, self.overrides, self.system)
 
     def base(self, options: Mapping[str, Any]) -> Base:
         """Where an evaluation or a grid with these options starts."""
@@ -230,7 +237,7 @@ def _without(choice: Choice, own: set[str], fixed: Mapping[str, Any]) -> Choice 
     """The choice that is left where some of its options are fixed, or vary by an axis of the user's; None where nothing is."""
     kept = [k for k, name in enumerate(choice.names) if name not in own and name not in fixed]
     at = {k: fixed[name] for k, name in enumerate(choice.names) if name in fixed}
-    rows = [row for row in choice.rows if all(row[k] == value for k, value in at.items())] or list(choice.rows)
+    rows = [row for row in choice.rows if all(text_of(row[k]) == text_of(value) for k, value in at.items())] or list(choice.rows)
     distinct = dict.fromkeys(tuple(row[k] for k in kept) for row in rows)
     return Choice(tuple(choice.names[k] for k in kept), tuple(distinct)) if kept else None
 

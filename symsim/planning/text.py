@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp")
 _MOST_RULES = 6
+# steps closer than this are as long
+_SAME = 5e-4
 _BEYOND = {
     "tokens_per_second": "above {} tokens a second",
     "cost_per_trillion_tokens": "below {} USD a trillion tokens",
@@ -138,7 +140,19 @@ def _where(first: Choice) -> list[str]:
 
 
 def _unwritten(plan: Plan) -> list[str]:
-    return [wrapped(f"no file starts it: {plan.unwritten}", hanging=2)] if plan.unwritten else []
+    """What no file starts of it, or says of it, and what the file takes instead."""
+    if plan.unwritten:
+        return [wrapped(f"no file starts it: {plan.unwritten}", hanging=2)]
+    if not plan.written.losses:
+        return []
+    losses = "; ".join(f"{one.said} (it says {one.instead})" for one in plan.written.losses)
+    said = f"{plan.asked.framework.title}'s file cannot say all of it: {losses}"
+    if plan.written.result is not None:
+        here, there = (float(found.value("time.step")) for found in (plan.best[0].known, plan.written.result))
+        apart = abs(there / here - 1)
+        same = "as long" if apart < _SAME else f"{percent(apart)} {'less' if there < here else 'more'}".replace(THIN, " ")
+        said += f". Read back, its step takes {seconds(there)}, {same}"
+    return [wrapped(said, hanging=2)]
 
 
 def _above_peak(plan: Plan) -> list[str]:

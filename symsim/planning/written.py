@@ -1,0 +1,54 @@
+"""What the file that starts the best of a plan does not say, and what it takes as it is read back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from symsim.api.result import Result, derive
+from symsim.errors import InputError
+from symsim.exporters.export import Asked as Exported
+from symsim.exporters.export import Loss, read_back
+from symsim.exporters.registry import TARGETS
+from symsim.inputs.settings import settings_of
+
+if TYPE_CHECKING:
+    from symsim.planning.plan import Choice
+
+
+@dataclass(frozen=True)
+class Written:
+    """losses: choices that come back otherwise when the file is read. result: what the file takes on the same system; None where nothing is lost,
+    and where what is written cannot run."""
+
+    losses: Sequence[Loss] = ()
+    result: Result | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Seconds of a step and bytes of the peak, as the file has them."""
+        said = {one.said: one.instead for one in self.losses}
+        numbers = {} if self.result is None else {n: float(self.result.value(n)) for n in ("time.step", "memory.peak")}
+        return {"cannot_say": said, **numbers}
+
+
+def written(best: "Choice") -> Written:
+    """Of a strategy of a plan, written by `symsim export` for the plan's framework. Nothing where its file is a part of a job only."""
+    if not TARGETS[best.asked.framework.target].has_model:
+        return Written()
+    found, asked = best.result, best.asked
+    exported = Exported(found.architecture, found.strategy, found.system, found.assumptions, best.idle)
+    try:
+        losses, job = read_back(asked.framework.target, exported)
+    except InputError:
+        # which a plan says as such
+        return Written()
+    if not losses:
+        return Written()
+    given = settings_of(asked.overrides)
+    try:
+        model = job.architecture if job.architecture is not None else found.architecture
+        result = derive(model, job.placed(), {**job.assumptions, **given.assumptions}, found.overrides, found.system)
+    except InputError:
+        return Written(losses)
+    return Written(losses, result)
