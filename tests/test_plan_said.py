@@ -17,7 +17,7 @@ from symsim.planning.command import need_of
 from symsim.planning.frameworks import FRAMEWORKS
 from symsim.planning.knobs import single_changes
 from symsim.planning.plan import plan
-from symsim.planning.space import Asked, choices_of, options_beside, outside
+from symsim.planning.space import Asked, choices_of, options_beside, outside, space_of
 from symsim.planning.text import _digits, plan_text
 from symsim.report.amounts import human
 from tests.in_process import run
@@ -148,6 +148,92 @@ def test_why_not_says_what_is_not_in_the_space(fixed: str, strategy: str, said: 
 def test_experts_have_the_tensor_degree_of_others_unless_told() -> None:
     asked = of_model("mixtral-8x7b", cp=1)
     assert outside(asked, symsim.load_strategy(options_beside(asked, "tp=2,sp=true,ep=4"))) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "framework", "world", "fixed", "without"),
+    [
+        (
+            "gpt-oss-20b",
+            "megatron",
+            4,
+            "cp=1,tp=1,pp=1,recompute=none,cp_comm_type=a2a,etp=1,moe_token_dispatcher_type=alltoall",
+            ("cp_comm_type", "etp"),
+        ),
+        ("llama3-8b", "deepspeed", 8, "zero=2,recompute=full", ("prefetch_bucket_size", "max_live_parameters", "param_persistence_threshold")),
+        # a schedule's chunks, and how its ends are cut, act
+        ("llama3-8b", "megatron", 8, "tp=1,cp=1,pp=4,vpp=2,recompute=full", ()),
+    ],
+)
+def test_a_line_has_what_acts_alone(model: str, framework: str, world: int, fixed: str, without: tuple[str, ...]) -> None:
+    """Read back it gives the same numbers, and no option that a plan settles, or that was fixed, can be left out of it."""
+    found = plan(model, "h200-sxm", world=world, global_batch_size=32, framework=framework, fix=fixed, top=1)
+    best = found.best[0]
+
+    def numbers(text: str) -> dict[str, Any]:
+        told = symsim.derive(model, text, {**found.asked.assumptions}, found.asked.overrides, "h200-sxm").to_json()
+        return {name: value for name, value in told.items() if name != "strategy"}
+
+    whole, parts = numbers(best.whole), best.text.split(",")
+    assert numbers(best.text) == whole
+    said = {part.split("=")[0] for part in parts}
+    assert said.isdisjoint(without) and said | set(without) <= {part.split("=")[0] for part in best.whole.split(",")}
+    for part in parts:
+        # of one batch that a micro-batch is, and of buckets for all parameters, the numbers are those of the defaults
+        if part.split("=")[0] in ("world", "global_batch_size", "allgather_bucket_size"):
+            continue
+        rest = ",".join(other for other in parts if other != part)
+        try:
+            assert numbers(rest) != whole, part
+        except symsim.InputError:
+            pass
+
+
+def test_a_fixed_list_of_modules_keeps_the_rows_that_have_it() -> None:
+    asked = of_model("deepseek-v3", **read_strategy("cp=1,recompute_modules=mla_up_proj")[0].model_dump(exclude_unset=True))
+    _, choices, _ = space_of(asked)
+    assert not any("recompute" in choice.names and len(choice.rows) > 1 for choice in choices)
+    other = of_model("deepseek-v3", **read_strategy("cp=1,recompute_modules=mlp")[0].model_dump(exclude_unset=True))
+    assert [c.rows for c in space_of(other)[1] if "recompute" in c.names] == [(("none",), ("full",), ("selective",))]
+
+
+def test_why_not_completes_what_is_said() -> None:
+    """By the best of what has it: a plan with these options fixed finds the same."""
+    asked = ("plan", "llama3-8b", "-y", SYSTEM, "--world", "16", "--global-batch-size", "64", "--fix", "cp=1,tp_comm_overlap=false")
+    for said, fixed in (("tp=2,pp=2", "tp=2,pp=2"), ("dp=4,pp=2", "pp=2,tp=2"), ("num_microbatches=4,tp=1", "tp=1,pp=1,micro_batch_size=1")):
+        told = json.loads(run(*asked, "--why-not", said, "--json").stdout)
+        best = plan("llama3-8b", SYSTEM, world=16, global_batch_size=64, fix=f"cp=1,tp_comm_overlap=false,{fixed}", top=1).best[0]
+        assert told["time"][-1]["other"] == best.result.value("time.step") and told["strategy"] == best.text
+        assert {one.split("=")[0] for one in told["filled"]}.isdisjoint({"world", "global_batch_size", *(o.split("=")[0] for o in said.split(","))})
+    words = " ".join(run(*asked, "--why-not", "tp=2,pp=2").stdout.split())
+    assert "strategies that have what is said this is the best by tokens_per_second, with sp=true, vpp=" in words
+    ended = run(*asked, "--why-not", "dp=3")
+    assert ended.stdout == "It cannot run: dp=3 is not what tp, cp and pp leave of the accelerators (dp=16 where all else fits)\n"
+    assert "no multiple of tp*cp*pp = 3*1*1 = 3" in run(*asked, "--why-not", "tp=3").stdout
+    text = run(*asked, "--why-not", "overlap_grad_reduce=true").stdout
+    assert text.endswith("It is the best: nothing that has what is said is better.\n")
+
+
+def test_why_not_of_a_file_is_as_it_stands(tmp_path: Path) -> None:
+    place = tmp_path / "other.yaml"
+    asked = ("plan", "smollm2-360m", "-y", SYSTEM, "--world", "4", "--global-batch-size", "16", "--fix", "cp=1,pp=1,recompute=none")
+    place.write_text("zero: 1\nmicro_batch_size: 2\n")
+    told = json.loads(run(*asked, "--why-not", str(place), "--json").stdout)
+    its = {"layernorm_linear_fusion": "fused", "apply_rope_fusion": "true"}
+    own = symsim.derive("smollm2-360m", "micro_batch_size=2,global_batch_size=16,world=4", its, None, SYSTEM)
+    assert told.keys() == {"time", "memory", "outside"} and told["time"][-1]["other"] == own.value("time.step")
+
+
+def test_what_a_file_says_otherwise_stands_in_the_plan() -> None:
+    """Gemma's gated GELU, and its norms behind blocks, have no arguments of Megatron-LM."""
+    found = plan("gemma-3-4b", SYSTEM, world=4, global_batch_size=16, fix="cp=1,pp=1,tp=1,recompute=none", top=1)
+    assert {"mlp.gated", "norms"} <= {one.name for one in found.written.losses} and found.written.result is not None
+    here, there = (float(one.value("time.step")) for one in (found.best[0].result, found.written.result))
+    words = " ".join(plan_text(found).split())
+    assert there < 0.95 * here and "mlp.gated=true (it says false)" in words and "Read back, its step takes" in words and "% less" in words
+    assert found.to_json()["written"]["time.step"] == there
+    other = plan("smollm2-360m", SYSTEM, world=4, global_batch_size=16, fix="cp=1,pp=1,tp=1,recompute=none", top=1)
+    assert not other.written.losses and "written" not in other.to_json() and "cannot say" not in plan_text(other)
 
 
 def test_why_not_where_nothing_fits() -> None:
