@@ -343,7 +343,7 @@ def test_experts_take_the_layers_tensor_degree_or_one() -> None:
                 (["--export", "torchtitan", "x.toml"], "torchtitan trains models by name and flavor"),
                 (["--plot", "nowhere/x.svg"], "--plot nowhere/x.svg: it cannot be written: there is no directory nowhere"),
                 (["--set", "B_2=100"], "symsim: --set: network[1].bandwidth: '100' is a plain number"),
-                (["-y", "h20", "--for", "cost"], "--for cost: system h20 has no price (accelerator.price)"),
+                (["-y", "h20", "--for", "cost"], "--for cost: system h20 has no price: --set accelerator.price='2 USD/h' gives one"),
                 (["-y", SYSTEM], f"-y {SYSTEM} is given twice"),
             )
         ),

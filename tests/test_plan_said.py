@@ -95,6 +95,15 @@ def test_a_plan_for_memory_says_so() -> None:
     assert first.text == "use_precision_aware_optimizer=true,optimizer_cpu_offload=true" and first.after > first.before and first.memory < 0
 
 
+@pytest.mark.parametrize(("goal", "head", "name"), [("cost", "USD/T", "cost_per_trillion_tokens"), ("energy", "MWh/T", "energy_per_trillion_tokens")])
+def test_a_table_has_what_was_asked_for(goal: str, head: str, name: str) -> None:
+    found = plan("llama3-8b", SYSTEM, world=8, global_batch_size=64, goal=goal, fix="cp=1,pp=1,recompute=none", top=2)
+    header, first, *_ = plan_text(found).splitlines()[4:]
+    value = float(found.best[0].known.value(name))
+    assert header.split()[-3:] == [head, "MFU", "memory"] and "tokens/s" not in header
+    assert float(first.split()[-5].replace(",", "")) == pytest.approx(value, rel=1e-3)
+
+
 def test_nothing_that_fits_stays_in_eighty_columns() -> None:
     ended = run(
         "plan", "llama3-8b", "-y", SYSTEM, "--world", "1", "--global-batch-size", "64", "--fix", "recompute=full,micro_batch_size=1", "--json"
@@ -209,6 +218,10 @@ def test_why_not_completes_what_is_said() -> None:
     assert "strategies that have what is said this is the best by tokens_per_second, with sp=true, vpp=" in words
     ended = run(*asked, "--why-not", "dp=3")
     assert ended.stdout == "It cannot run: dp=3 is not what tp, cp and pp leave of the accelerators (dp=16 where all else fits)\n"
+    assert run(*asked, "--why-not", "tp=1,num_microbatches=3").stdout.startswith(
+        "It cannot run: num_microbatches=3 is not what micro_batch_size and dp leave"
+    )
+    assert run(*asked, "--why-not", " ").stderr == "symsim: --why-not says no option: give some, such as tp=4,pp=2, or a file\n"
     assert "no multiple of tp*cp*pp = 3*1*1 = 3" in run(*asked, "--why-not", "tp=3").stdout
     text = run(*asked, "--why-not", "overlap_grad_reduce=true").stdout
     assert text.endswith("It is the best: nothing that has what is said is better.\n")

@@ -227,7 +227,9 @@ def _filled(found: Plan, made: Completed) -> str:
 
 
 def _read_beside(text: str, asked: Planned | None = None) -> None:
-    """InputError for a strategy that does not read; with a plan, also for other ranks or another batch."""
+    """InputError for a strategy that does not read, or says nothing; with a plan, also for other ranks or another batch."""
+    if not text.strip():
+        raise InputError("--why-not says no option: give some, such as tp=4,pp=2, or a file")
     try:
         options_beside(asked, text) if asked is not None else read_strategy(text)
     except InputError as error:

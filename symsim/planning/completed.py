@@ -10,10 +10,11 @@ from symsim.errors import InputError
 from symsim.grid.axes import Axis, parse_axis
 from symsim.grid.names import field_of
 from symsim.inputs.architecture import Architecture
+from symsim.inputs.settings import text_of
 from symsim.inputs.strategies import Ranks, on_ranks, read_strategy
 from symsim.inputs.strategy import Strategy
 from symsim.lowering.checks import Rule
-from symsim.planning.plan import Choice, Plan, best_of
+from symsim.planning.plan import Choice, NothingRuns, Plan, best_of
 from symsim.planning.space import GIVEN, options_beside
 
 # what follows from other sizes: of all strategies those stay of which it is what was said
@@ -35,7 +36,7 @@ class Completed:
     def filled(self) -> list[str]:
         """The options that were not said, where they are not the defaults and move something, as -s has them."""
         passed = {*self.said, *GIVEN}
-        return [one for one in self.choice.text.split(",") if one.split("=")[0] not in passed]
+        return [f"{name}={text_of(value)}" for name, value in self.choice.acting.items() if name not in passed]
 
 
 def completed(plan: Plan, strategy: str | Mapping[str, Any]) -> Completed:
@@ -50,8 +51,8 @@ def completed(plan: Plan, strategy: str | Mapping[str, Any]) -> Completed:
     asked = replace(plan.asked, fixed={**plan.asked.fixed, **own}, allowed=axes, held=held)
     try:
         best, certificate, fits = best_of(asked, plan.share, plan.goal)
-    except InputError as error:
-        raise InputError(str(error).removeprefix("nothing in the space can run: ")) from None
+    except NothingRuns as error:
+        raise InputError(error.reason) from None
     return Completed(best[0], said, certificate.configurations, fits)
 
 

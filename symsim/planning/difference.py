@@ -98,4 +98,6 @@ def _signed(text: str, value: float) -> str:
 
 
 def _share(share: float) -> str:
-    return percent(share).replace("\u2009", " ")
+    """What rounds to nothing has no sign."""
+    said = percent(share).replace("\u2009", " ")
+    return "0.0 %" if said == "-0.0 %" else said

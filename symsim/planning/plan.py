@@ -59,7 +59,7 @@ GOALS = {
     "memory": "memory.peak",
 }
 # numbers of an accelerator without which there is no such goal
-_NEEDS = {"cost": "price", "energy": "power"}
+_NEEDS = {"cost": ("price", "2 USD/h"), "energy": ("power", "700 W")}
 # what makes two strategies differ in kind
 _KIND = ("tp", "cp", "pp", "ep", "zero", "recompute")
 # of a job's strategy what a plan keeps besides what is trained
@@ -121,17 +121,21 @@ class Choice:
     @cached_property
     def text(self) -> str:
         """As -s takes it: what differs from the defaults and moves something of it."""
-        return self._told(acting(self.asked.remembering(self.options)))
+        return _spelt(self.acting)
+
+    @cached_property
+    def acting(self) -> Mapping[str, Any]:
+        """The options that differ from the defaults and move something of it."""
+        return self._apart(acting(self.asked.remembering(self.options)))
 
     @property
     def whole(self) -> str:
         """As -s takes it: all that differs from the defaults."""
-        return self._told(self.known.strategy)
+        return _spelt(self._apart(self.known.strategy))
 
-    def _told(self, strategy: Strategy) -> str:
+    def _apart(self, strategy: Strategy) -> dict[str, Any]:
         given = strategy.model_dump(mode="json", exclude_unset=True, exclude_defaults=True)
-        told = {**{n: v for n, v in given.items() if n != "dp"}, "world": self.options["world"]}
-        return ",".join(f"{n}={text_of(v)}" for n, v in told.items())
+        return {**{n: v for n, v in given.items() if n != "dp"}, "world": self.options["world"]}
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
@@ -171,6 +175,18 @@ class Choice:
             "binds": self.binds,
             **({"interval": [within.low, within.high]} if within is not None else {}),
         }
+
+
+def _spelt(options: Mapping[str, Any]) -> str:
+    return ",".join(f"{n}={text_of(v)}" for n, v in options.items())
+
+
+class NothingRuns(InputError):
+    """No configuration of a space can: the sentence of a rule."""
+
+    def __init__(self, reason: str):
+        super().__init__(f"nothing in the space can run: {reason}")
+        self.reason = reason
 
 
 @dataclass(frozen=True, repr=False)
@@ -376,9 +392,10 @@ def rows_of_job(loaded: LoadedModel) -> dict[str, int]:
 
 def _check_system(name: str, changes: Mapping[tuple[str, ...], str], goal: str) -> None:
     """InputError for numbers that do not read, and for a goal that needs one which the system lacks."""
-    accelerator, needed = load_system(name, changes).accelerator, _NEEDS.get(goal)
-    if needed is not None and getattr(accelerator, needed) is None:
-        raise InputError(f"--for {goal}: system {name} has no {needed} (accelerator.{needed})")
+    accelerator = load_system(name, changes).accelerator
+    needed, such_as = _NEEDS.get(goal, ("", ""))
+    if needed and getattr(accelerator, needed) is None:
+        raise InputError(f"--for {goal}: system {name} has no {needed}: --set accelerator.{needed}='{such_as}' gives one")
 
 
 def _goal_at(goal: str, best: Choice) -> Callable[[float], float]:
@@ -423,7 +440,7 @@ def _searched(asked: Asked, share: float | None, objective: str, top: int, progr
     with no_collection():
         found = search.run(progress)
     if not search.account.evaluated and not search.account.larger:
-        raise InputError(f"nothing in the space can run: {_reason(search)}")
+        raise NothingRuns(_reason(search, [rule.__name__ for rule in asked.held]))
     return search, [{**options, **_sizes_at(search.space, one.point), **search.options(one.rows), "world": asked.world} for one in found]
 
 
@@ -448,10 +465,14 @@ def _sizes_at(space: Space, point: int) -> dict[str, Any]:
     return found
 
 
-def _reason(search: Search) -> str:
-    """The rule that stops the most configurations, in its words; that degrees of the grid make no whole ranks only where no other stops any."""
+def _reason(search: Search, held: Sequence[str]) -> str:
+    """The last of what strategies are held to that stops any, which all before it let pass; else the rule that stops the most configurations, in its
+    words; that degrees of the grid make no whole ranks only where no other stops any."""
     refused = search.account.refused
-    return search.account.why[max(refused, key=lambda rule: (not rule.startswith(DERIVED), refused[rule]))] if refused else ""
+    last = next((rule for rule in reversed(held) if rule in refused), None)
+    if last is None and refused:
+        last = max(refused, key=lambda rule: (not rule.startswith(DERIVED), refused[rule]))
+    return search.account.why[last] if last is not None else ""
 
 
 def _certificate(search: Search, largest: Callable[[float], float]) -> Certificate:

@@ -67,7 +67,7 @@ def sized(plan: Plan, need: Need) -> Size:
         return Size(plan)
     price = _price(best.result)
     if need.budget is not None and price is None:
-        raise InputError(f"--budget: system {plan.asked.system} has no price (accelerator.price)")
+        raise InputError(f"--budget: system {plan.asked.system} has no price: --set accelerator.price='2 USD/h' gives one")
     length: dict[str, Any] = {"tokens": need.tokens} if need.tokens is not None else {"days": _affordable(need, plan.asked.world, price)}
     asked = replace(plan.asked, overrides={**plan.asked.overrides, **(need.numbers or {}), **length})
     try:

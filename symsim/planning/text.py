@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp")
 _MOST_RULES = 6
+# what a trillion tokens take, by the goal that it is
+_A_TRILLION = {"cost_per_trillion_tokens": "USD/T", "energy_per_trillion_tokens": "MWh/T"}
 # steps closer than this are as long
 _SAME = 5e-4
 _BEYOND = {
@@ -41,7 +43,7 @@ def plan_text(plan: Plan, changes: Callable[[], Sequence[Change]] = tuple) -> st
         _of(plan),
         wrapped(_batch(plan)),
         "",
-        choices_table(wrapped(_best(plan)), "", _placed(plan)),
+        choices_table(wrapped(_best(plan)), "", _placed(plan), plan.goal),
         f"first: {plan.line(first)}",
         *_unwritten(plan),
         "",
@@ -58,7 +60,7 @@ def plan_text(plan: Plan, changes: Callable[[], Sequence[Change]] = tuple) -> st
 def plan_shown(plan: Plan) -> Shown:
     """The same for a notebook's cell."""
     first = plan.best[0]
-    header, rows = choices_rows("", _placed(plan))
+    header, rows = choices_rows("", _placed(plan), plan.goal)
     best = Grid(_best(plan), tuple(header), tuple(map(tuple, rows)))
     proof = Grid("Certificate", ("", ""), tuple((row[0], row[1]) for row in _certificate_rows(plan)))
     below = (f"first: {plan.line(first)}", *_unwritten(plan), *_above_peak(plan), _certificate_words(plan), _took(plan))
@@ -87,13 +89,15 @@ def _best(plan: Plan) -> str:
     return f"Best of each kind, by {plan.goal}" if plan.fits else _no_fit(plan)
 
 
-def choices_table(title: str, named: str, choices: Sequence[tuple[str, Choice]]) -> str:
-    """A line a strategy: what it is called in the column `named`, its degrees, and its numbers."""
-    header, rows = choices_rows(named, choices)
+def choices_table(title: str, named: str, choices: Sequence[tuple[str, Choice]], goal: str = "") -> str:
+    """A line a strategy: what it is called in the column `named`, its degrees, its numbers; where the goal is what a token takes, that in place of
+    tokens a second."""
+    header, rows = choices_rows(named, choices, goal)
     return table(title, header, rows)
 
 
-def choices_rows(named: str, choices: Sequence[tuple[str, Choice]]) -> tuple[list[str], list[list[str]]]:
+def choices_rows(named: str, choices: Sequence[tuple[str, Choice]], goal: str = "") -> tuple[list[str], list[list[str]]]:
+    rate, unit = (goal, _A_TRILLION[goal]) if goal in _A_TRILLION else ("tokens_per_second", "tokens/s")
     degrees = [n for n in _DEGREES if any(getattr(c.known.strategy, n) not in (1, None) for _, c in choices)]
     degrees += ["zero"] if len({c.known.strategy.zero for _, c in choices}) > 1 else []
     rows = []
@@ -106,12 +110,12 @@ def choices_rows(named: str, choices: Sequence[tuple[str, Choice]]) -> tuple[lis
                 str(strategy.micro_batch_size),
                 _recompute(choice),
                 seconds(float(value("time.step"))),
-                f"{value('tokens_per_second'):,.0f}",
+                _four_digits(float(value(rate))) if goal in _A_TRILLION else f"{value(rate):,.0f}",
                 percent(float(value("mfu"))).replace("\u2009", " "),
                 human(value("memory.peak"), BYTE),
             ]
         )
-    return [named, *degrees, "b", "recompute", "step", "tokens/s", "MFU", "memory"], rows
+    return [named, *degrees, "b", "recompute", "step", unit, "MFU", "memory"], rows
 
 
 def _degree(strategy: Strategy, name: str) -> str:
@@ -202,6 +206,15 @@ def _digits(value: float) -> str:
     ('1,632,500', '129.467')
     """
     return f"{float(f'{value:.6g}'):,.0f}" if value >= 1e5 else f"{value:,.6g}"
+
+
+def _four_digits(value: float) -> str:
+    """Thousands apart by commas.
+
+    >>> _four_digits(72607.5), _four_digits(17.2289)
+    ('72,610', '17.23')
+    """
+    return f"{float(f'{value:.4g}'):,.10g}"
 
 
 def _took(plan: Plan) -> str:
