@@ -39,6 +39,8 @@ MODELS = (
     *("qwen3-next-80b-a3b", "granite-4.0-h-tiny", "bamba-9b", "kimi-linear-48b-a3b", "gemma-3-4b"),
 )
 SYSTEMS = ("h100-sxm", "a100-sxm-80", "h200-sxm", "b200-sxm", "gb200-nvl72", "mi300x", "h20", "a100-pcie-80")
+# of options, each of which is derived several times: thousands take a quarter of an hour
+_MOST_COMBINATIONS = 400
 ALLOWED: Mapping[str, tuple[str, ...]] = {
     "megatron": (
         "cross_entropy_fusion=unfused,te,linear",
@@ -99,7 +101,8 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
 
 
 def drawn(draw: random.Random, models: Sequence[str], points: int) -> Question | None:
-    """A space of `points` configurations or up to twice as many; None where the draw has fewer or many more."""
+    """A space of `points` configurations or up to twice as many; None where the draw has fewer or many more, and where it has
+    more combinations of options than can be derived."""
     loaded, framework = load_model(draw.choice(models)), draw.choice(("megatron", "megatron", "megatron", "torchtitan", "deepspeed"))
     world, seq = 2 ** draw.randint(3, 9), draw.choice((2048, 4096, 4096, 8192))
     batch = world * 2 ** draw.randint(0, 5) // 2
@@ -125,7 +128,8 @@ def drawn(draw: random.Random, models: Sequence[str], points: int) -> Question |
         names, row = one_row(draw, asked, draw.choice(free).names)
         asked = replace(asked, fixed={**asked.fixed, **dict(zip(names, row))})
         asked = replace(asked, allowed=tuple(t for t in asked.allowed if t.split("=")[0] not in names))
-    return asked if configurations(asked) >= points else None
+    combinations = math.prod(len(c.rows) for c in space_of(asked.asked)[1])
+    return asked if configurations(asked) >= points and combinations <= _MOST_COMBINATIONS else None
 
 
 def configurations(asked: Question) -> int:
