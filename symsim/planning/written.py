@@ -43,9 +43,11 @@ def written(best: "Choice") -> Written:
     except InputError:
         # which a plan says as such
         return Written()
+    given = settings_of(asked.overrides)
+    # what is assumed by --set is how the user counts, and no file's
+    losses = [one for one in losses if one.name not in {f"assume.{name}" for name in given.assumptions}]
     if not losses:
         return Written()
-    given = settings_of(asked.overrides)
     try:
         model = job.architecture if job.architecture is not None else found.architecture
         result = derive(model, job.placed(), {**job.assumptions, **given.assumptions}, found.overrides, found.system)
