@@ -208,7 +208,7 @@ document.title = JSON.stringify([controls.length, behind]);
 
 @needs_browser
 def test_what_stays_in_sight_covers_no_control(tmp_path: Path) -> None:
-    """Of 64 reached backwards by Tab 11 stood behind the verdict, on a phone 32."""
+    """Of 97 stops of Tab backwards 11 stood behind the verdict, on a phone 32."""
     write_report(result_of(CASES[1]), tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text().replace("</body>", f"{_BEHIND}</body>")
     for width in (1200, 380):

@@ -109,7 +109,7 @@ def test_deepseek_is_at_most_25_pages_under_any_strategy(strategy: str) -> None:
 
 
 def test_an_update_by_matrices_is_read_in_one_formula() -> None:
-    """What Muon keeps and moves was five rests of sums over all matrices; it is the parameters, and those that are no matrix."""
+    """What Muon keeps and moves was seven rests of sums over all matrices; it is the parameters, and those that are no matrix."""
     strategy = "tp=8,sp=true,pp=8,ep=16,etp=4,dp=16,num_microbatches=32,mtp_num_layers=2,optimizer=muon"
     document = report(symsim.derive("deepseek-v3", strategy, system="h100-sxm"))
     lines = {e.left: " ".join(e.lines) for s in document.sections for p in s.parts if isinstance(p, Equations) for e in p.equations}
