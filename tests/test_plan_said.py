@@ -11,6 +11,7 @@ import pytest
 
 import symsim
 from symsim.algebra.quantity import BYTE
+from symsim.errors import InputError
 from symsim.inputs.models import load_model
 from symsim.inputs.strategies import read_strategy
 from symsim.planning.command import need_of
@@ -19,6 +20,7 @@ from symsim.planning.knobs import single_changes
 from symsim.planning.plan import plan
 from symsim.planning.space import Asked, choices_of, options_beside, outside, space_of
 from symsim.planning.text import _digits, plan_text
+from symsim.planning.verbs import sizing
 from symsim.report.amounts import human
 from tests.in_process import run
 
@@ -112,6 +114,24 @@ def test_nothing_that_fits_stays_in_eighty_columns() -> None:
     found = plan("llama3-8b", SYSTEM, world=1, global_batch_size=64, fix="recompute=full,micro_batch_size=1", fits_with=0.55)
     assert not found.fits and found.changes == () and "Nothing fits in 55% of" in repr(found)
     assert max(len(line) for line in repr(found).splitlines() if not line.startswith("first: ")) <= 80
+
+
+def test_what_keeps_strategies_out_is_said() -> None:
+    """A vocabulary that no tensor ranks share; memory that should stay free; a size of several that nothing runs on."""
+    fixed = "cp=1,pp=1,recompute=none,zero=1,micro_batch_size=1"
+    odd = plan("llama3-8b", SYSTEM, world=8, global_batch_size=32, fix=fixed, overrides={"V": 128257}, top=1)
+    assert not odd.fits and odd.best[0].known.value("memory.peak") < odd.best[0].known.value("memory.capacity")
+    said = " ".join(repr(odd).split())
+    assert "Nothing fits in 80 GiB with 6.934 GiB free beside it, as should be" in said
+    assert "no tp above 1 divides vocab_size=128257: a padded one opens such strategies, as of --set vocab_size=129024" in said
+    padded = plan("llama3-8b", SYSTEM, world=8, global_batch_size=32, fix=fixed, overrides={"V": 129024}, top=1)
+    assert padded.fits and "vocab_size=" not in repr(padded)
+    sizes = sizing("llama3-8b", SYSTEM, world=[8, 10], global_batch_size=32, fix=f"{fixed},tp=1")
+    assert [size.world for size in sizes.sizes] == [8] and "10 accelerators are left out: nothing in the space can run" in repr(sizes)
+    ended = run("plan", "llama3-8b", "-y", SYSTEM, "--world", "8,10", "--global-batch-size", "32", "--fix", f"{fixed},tp=1")
+    assert ended.returncode == 0 and "10 accelerators are left out" in ended.stderr
+    with pytest.raises(InputError, match="nothing in the space can run"):
+        sizing("llama3-8b", SYSTEM, world=[10, 14], global_batch_size=32, fix=f"{fixed},tp=1")
 
 
 def test_an_option_more_fits_in_what_may_be_filled() -> None:

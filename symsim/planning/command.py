@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from symsim.algebra.quantity import BYTE
@@ -24,7 +25,7 @@ from symsim.inputs.strategy import Strategy
 from symsim.planning.completed import Completed, completed
 from symsim.planning.difference import difference, difference_text
 from symsim.planning.plan import Plan, plan, rows_of_job, trained_by
-from symsim.planning.sizing import Need, Size, sized
+from symsim.planning.sizing import Need, Size, of_each, sized
 from symsim.planning.sizing_text import curve, sizing_text
 from symsim.planning.space import Asked as Planned
 from symsim.planning.space import options_beside, outside
@@ -100,7 +101,11 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
         files_of(written[0], Asked(loaded.architecture, Strategy(), suffix=written[1].suffix), written[1])
     target = f"{written[0]} {written[1].suffix}" if written is not None else ""
     with shown_progress() as progress:
-        plans = [_planned(loaded, request, system, world, 1 if sizing else request.top, target, progress) for system in systems for world in sizes]
+        top = 1 if sizing else request.top
+        each = [(w, partial(_planned, loaded, request, system, w, top, target, progress)) for system in systems for w in sizes]
+        plans, refused = of_each(each)
+    for note in refused:
+        say(note)
     found = plans[0]
     if sizing:
         _write_sizes([sized(p, request.need) for p in plans], request, as_json, write, say)

@@ -5,14 +5,14 @@ A run is that of `symsim run` (symsim/cost/run.py): steps, checkpoints, failures
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from symsim.api.result import Result
 from symsim.errors import InputError
 from symsim.evaluation.run import run_of
-from symsim.planning.plan import Plan
+from symsim.planning.plan import NothingRuns, Plan
 
 _HOURS = 3600.0
 
@@ -92,6 +92,20 @@ def _affordable(need: Need, world: int, price: float | None) -> float:
     if need.budget is not None and price is not None:
         affordable.append(need.budget / (world * price * 24 * _HOURS))
     return min(affordable)
+
+
+def of_each(worlds: Sequence[tuple[int, Callable[[], Plan]]]) -> tuple[list[Plan], list[str]]:
+    """Plans of those on which anything can run, and a sentence for each of the others. InputError as of the first where nothing runs on any."""
+    plans: list[Plan] = []
+    refused: list[tuple[int, NothingRuns]] = []
+    for world, made in worlds:
+        try:
+            plans.append(made())
+        except NothingRuns as error:
+            refused.append((world, error))
+    if not plans and refused:
+        raise refused[0][1]
+    return plans, [f"{world:,} accelerators are left out: {error}" for world, error in refused]
 
 
 def smallest(sizes: Sequence[Size]) -> Size | None:

@@ -46,6 +46,7 @@ def plan_text(plan: Plan, changes: Callable[[], Sequence[Change]] = tuple) -> st
         choices_table(wrapped(_best(plan)), "", _placed(plan), plan.goal),
         f"first: {plan.line(first)}",
         *_unwritten(plan),
+        *_whole_vocabulary(plan),
         "",
         *_where(first),
         *(wrapped(f"  {said}", hanging=4) for said in _above_peak(plan)),
@@ -63,7 +64,7 @@ def plan_shown(plan: Plan) -> Shown:
     header, rows = choices_rows("", _placed(plan), plan.goal)
     best = Grid(_best(plan), tuple(header), tuple(map(tuple, rows)))
     proof = Grid("Certificate", ("", ""), tuple((row[0], row[1]) for row in _certificate_rows(plan)))
-    below = (f"first: {plan.line(first)}", *_unwritten(plan), *_above_peak(plan), _certificate_words(plan), _took(plan))
+    below = (f"first: {plan.line(first)}", *_unwritten(plan), *_whole_vocabulary(plan), *_above_peak(plan), _certificate_words(plan), _took(plan))
     return Shown(_of(plan), (_batch(plan),), (best, time_grid(Step(first.result)), proof), below)
 
 
@@ -130,7 +131,10 @@ def _recompute(choice: Choice) -> str:
 
 def _no_fit(plan: Plan) -> str:
     share = "" if plan.share == 1 else f"{plan.share:.0%} of "
-    said = f"Nothing fits in {share}{human(int(plan.best[0].known.value('memory.capacity')), BYTE)}; the least memory of each kind"
+    least, beside = plan.best[0].known, ""
+    if float(least.value("memory.peak")) <= plan.share * float(least.value("memory.capacity")):
+        beside = f" with {human(int(least.value('memory.reserve')), BYTE)} free beside it, as should be"
+    said = f"Nothing fits in {share}{human(int(least.value('memory.capacity')), BYTE)}{beside}; the least memory of each kind"
     more = f"{plan.smallest:,} accelerators are enough" if plan.smallest is not None else f"nor on up to {plan.furthest:,} accelerators"
     return f"{said} ({more})"
 
@@ -157,6 +161,15 @@ def _unwritten(plan: Plan) -> list[str]:
         same = "as long" if apart < _SAME else f"{percent(apart)} {'less' if there < here else 'more'}".replace(THIN, " ")
         said += f". Read back, its step takes {seconds(there)}, {same}"
     return [wrapped(said, hanging=2)]
+
+
+def _whole_vocabulary(plan: Plan) -> list[str]:
+    """That no tensor ranks share the vocabulary, where a multiple of it would open them: of 128 for each of eight ranks, as Megatron-LM pads it."""
+    rows, ranks = plan.asked.model.vocab_size, 8
+    if "tp" not in plan.asked.framework.degrees or "tp" in plan.asked.fixed or not rows % 2:
+        return []
+    whole = -(-rows // (128 * ranks)) * 128 * ranks
+    return [wrapped(f"no tp above 1 divides vocab_size={rows}: a padded one opens such strategies, as of --set vocab_size={whole}", hanging=2)]
 
 
 def _above_peak(plan: Plan) -> list[str]:

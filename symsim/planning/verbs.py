@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from symsim.api.python import model_of, path_of, strategy_of
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Sizing:
-    """The best of every size, in the order asked; `smallest`, `cheapest`, `fastest` and `most_tokens` of those that do what is needed, else None."""
+    """The best of every size, in the order asked; `smallest`, `cheapest`, `fastest` and `most_tokens` of those that do what is needed, else None.
+    refused: a sentence for each size that nothing can run on."""
 
     sizes: Sequence[Size]
     need: Need
+    refused: Sequence[str] = ()
 
     @property
     def smallest(self) -> Size | None:
@@ -50,7 +53,7 @@ class Sizing:
         """As `symsim plan` prints it."""
         from symsim.planning.sizing_text import sizing_text
 
-        return sizing_text(self.sizes, self.need).rstrip("\n")
+        return "\n".join([sizing_text(self.sizes, self.need).rstrip("\n"), *self.refused])
 
     def to_json(self) -> dict[str, Any]:
         """The object of `symsim plan --world A:B:C --json`."""
@@ -135,8 +138,9 @@ def sizing(
     length, within, cost = (None if given is None else str(given) for given in (tokens, days, budget))
     need = need_of(length, within, cost, run)
     rest = {name: value for name, value in (overrides or {}).items() if name not in RUN}
-    plans = [plan(model, name, world=ranks, overrides=rest, **{"top": 1, **asked}) for name in systems for ranks in sizes]
-    return Sizing([sized(found, need) for found in plans], need)
+    given = {"overrides": rest, "top": 1, **asked}
+    plans, refused = sizes_of.of_each([(ranks, partial(plan, model, name, world=ranks, **given)) for name in systems for ranks in sizes])
+    return Sizing([sized(found, need) for found in plans], need, refused)
 
 
 def _flat(size: Size) -> dict[str, Any]:
