@@ -120,7 +120,7 @@ def _of_projection(strategy: Strategy, weight: Weight, often: Expr) -> Round:
     not counted."""
     rank, row = rank_of_projection(strategy, weight), OPTIMIZERS[strategy.optimizer]
     k, n = minimum(weight.rows, weight.columns), maximum(weight.rows, weight.columns)
-    return Round((k, n), ((rank, n, k), *([(k, n, rank)] if row.projector else [])), often)
+    return Round((k, n), ((rank, n, k), *([(k, n, rank)] if not row.random else [])), often)
 
 
 def orthogonal_messages(lowered: Lowered) -> list[Message]:

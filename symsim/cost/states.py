@@ -132,8 +132,9 @@ def taken_as_matrix(strategy: Strategy, weight: Weight) -> bool:
 
 
 def rank_of_projection(strategy: Strategy, weight: Weight) -> Expr:
-    """Rows of a projected gradient: optimizer_rank, and no more than the matrix has."""
-    return minimum(expr(strategy.optimizer_rank), minimum(weight.rows, weight.columns))
+    """Rows of a projected gradient: optimizer_rank, and of singular vectors no more than the matrix has."""
+    asked = expr(strategy.optimizer_rank)
+    return asked if OPTIMIZERS[strategy.optimizer].random else minimum(asked, minimum(weight.rows, weight.columns))
 
 
 def _of_weight(strategy: Strategy, weight: Weight, shard: Expr) -> Expr:

@@ -16,7 +16,8 @@ Moment = Literal["first", "second"]
 @dataclass(frozen=True)
 class Optimizer:
     """moments: of every parameter, or of matrices where `others` says what all other parameters have. factors: pairs of an fp32 number a row and
-    an fp32 number a column, of each matrix. projected: moments of a gradient of `optimizer_rank` rows, and whether its projector is kept.
+    an fp32 number a column, of each matrix. projected: moments of a gradient of `optimizer_rank` rows, and whether its projector is kept. random: it
+    has so many rows of a matrix with fewer, too.
     orthogonal: the first moment of a matrix is made orthogonal (Muon). compressed: the first moment travels in one bit a number in place of
     gradients (`cost/compressed.py`); local: in one of `local_step_clipper` steps alone. hidden: embeddings and the output layer are no matrices
     to it. moves: bytes a parameter in the update besides those of gradient, states and parameter. largest: temporaries of the size of the largest
@@ -29,6 +30,7 @@ class Optimizer:
     factors: int = 0
     projected: int = 0
     projector: bool = False
+    random: bool = False
     orthogonal: bool = False
     compressed: bool = False
     local: bool = False
@@ -121,10 +123,12 @@ OPTIMIZERS: dict[str, Optimizer] = {
         largest=4,
     ),
     "apollo": Optimizer(
-        "two moments of a gradient of few rows, under a random projection that is made again from its seed",
-        "Zhu et al., arXiv:2412.05270; apollo_torch apollo.py",
+        "two moments of a gradient of few rows, and its projector, of random numbers",
+        "Zhu et al., arXiv:2412.05270; apollo_torch 1.0.3 random_projector.py",
         others=("first", "second"),
         projected=2,
+        projector=True,
+        random=True,
         hidden=True,
         moves=8,
         largest=4,
