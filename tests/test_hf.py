@@ -323,6 +323,18 @@ def test_heads_whose_norm_is_as_wide_as_the_model_are_no_others(model_type: str,
     assert "key 'head_dim' must be hidden_size / num_attention_heads = 64, not 40" in refusal(small(model_type) | more | {"head_dim": 40})
 
 
+@pytest.mark.parametrize(
+    ("model_type", "more", "said"),
+    [
+        ("axk2", {"n_group": 2, "topk_group": None}, "key 'topk_group' must be given, as n_group is, or neither, not None"),
+        ("axk2", {"n_group": None, "topk_group": 1}, "key 'n_group' must be given, as topk_group is, or neither, not None"),
+        ("esmc", {"num_key_value_heads": 1}, "key 'num_key_value_heads' must be num_attention_heads"),
+    ],
+)
+def test_what_a_type_of_transformers_has_not_is_refused(model_type: str, more: dict[str, Any], said: str) -> None:
+    assert said in refusal(small(model_type) | more)
+
+
 def test_biases_of_emu3_and_layers_of_experts_of_axk1() -> None:
     emu = small("emu3_text_model") | {"num_key_value_heads": 32}
     more = derive(read(emu | {"attention_bias": True, "mlp_bias": True}), Strategy()).value("N") - derive(read(emu), Strategy()).value("N")

@@ -91,6 +91,13 @@ TIED: dict[str, tuple[Any, str]] = {"tie_word_embeddings": (True, "a masked head
 _CAUSES: dict[str, Any] = {"is_decoder": False}
 
 
+def _no_groups(c: Config) -> None:
+    """configuration_esmc.py: as many heads of keys and values as of queries."""
+    heads, groups = c.integer("num_attention_heads"), c.optional("num_key_value_heads")
+    if groups not in (None, heads):
+        raise c.refuse("num_key_value_heads", f"num_attention_heads {heads}: this model_type has no groups of queries", groups)
+
+
 _BERT = Family(_CAUSES, attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=unless_decoder, names=_NAMES, require=TIED,
                model=_MASKED_HEAD | _TABLES | AFTER | _DROPOUT)
 
@@ -169,11 +176,10 @@ ENCODERS: dict[str, Family] = {
                             "norms": choose("pre_norm", TWO_NORMS, ("post_attention", "post_mlp"))},
         require=dict(_XLM.require) | _FIXED),
     "esmc": Family(
-        attention=BIASED | {"num_query_groups": None, "kv_channels": joined, "qk_norm": "full", "qk_norm_bias": False},
+        attention=BIASED | {"num_query_groups": _no_groups, "kv_channels": joined, "qk_norm": "full", "qk_norm_bias": False},
         mlp=GATED | {"bias": flag("mlp_bias")}, mixers=both_ways, heads_divide=True, model=_MASKED_HEAD | {
             "head_transform": "gelu", "final_norm_bias": False, "tie_word_embeddings": False},
-        unread={"mask_token_id": "names a token", "tie_word_embeddings": "the head is never tied",
-                "num_key_value_heads": "transformers refuses others than num_attention_heads"}),
+        unread={"mask_token_id": "names a token", "tie_word_embeddings": "the head is never tied"}),
     "roformer": Family(
         _CAUSES | {"embedding_size": None}, attention=_BOTH_BIASES, mlp=PLAIN | {"bias": True}, mixers=unless_decoder, names=_NAMES,
         model=_MASKED_HEAD | AFTER | _DROPOUT | _FACTORED | {"embedding_norm": True, "token_types": integer("type_vocab_size")},

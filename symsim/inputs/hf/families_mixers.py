@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from symsim.inputs.hf.config import Fields, act, choose, flag, given, integer
 from symsim.inputs.hf.family import Family
-from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, FOUR_NORMS, MLA, QWEN_MOE, TWO_NORMS, after, experts, sparse
+from symsim.inputs.hf.fields import BIASED, DEEPSEEK_MOE, FOUR_NORMS, MLA, QWEN_MOE, TWO_NORMS, after, experts, groups_or_none, sparse
 from symsim.inputs.hf.patterns import sparse_from
 from symsim.inputs.hf.patterns_heads import lfm3_mixers
 from symsim.inputs.hf.patterns_mixers import (
@@ -128,8 +128,9 @@ MIXING: dict[str, Family] = {
                     moe_shared_expert_intermediate_size=integer("moe_intermediate_size")),
         model={"hyper_connections": lambda c: {"streams": c.integer("hc_mult"), "sinkhorn_iterations": c.integer("hc_sinkhorn_iters")}},
         names={"n_routed_experts": ("num_local_experts",)}, unread=_V4_UNREAD),
-    "axk2": Family({"first_k_dense_replace": 1, "moe_layer_freq": 1}, attention=_SPARSE_ATTENTION | {"latent_gate": True}, moe=DEEPSEEK_MOE,
-                   mixers=gated_by_norms, ffns=sparse_from("first_k_dense_replace"), model={"norm_gate_rank": integer("gated_norm_rank")},
+    "axk2": Family({"first_k_dense_replace": 1, "moe_layer_freq": 1}, attention=_SPARSE_ATTENTION | {"latent_gate": True},
+                   moe=DEEPSEEK_MOE | {"moe_router_num_groups": groups_or_none}, mixers=gated_by_norms,
+                   ffns=sparse_from("first_k_dense_replace"), model={"norm_gate_rank": integer("gated_norm_rank")},
                    require={"moe_layer_freq": (1, "experts in some of the layers behind the first are mlp_layer_types")},
                    unread={k: why for k, why in _LATENT_UNREAD.items() if k != "moe_layer_freq"}),
     "glm_moe_dsa": Family({"index_topk_pattern": None, "index_topk_freq": 1, "index_skip_topk_offset": 2},

@@ -119,6 +119,14 @@ def expert_groups(c: Config) -> int | None:
     return groups if groups and groups > 1 else None
 
 
+def groups_or_none(c: Config) -> int | None:
+    """configuration_axk2.py: the number of groups and how many are chosen are given together, or neither."""
+    for name, other in (("n_group", "topk_group"), ("topk_group", "n_group")):
+        if c.look(name)[1] is None and c.look(other)[1] is not None:
+            raise c.refuse(name, f"given, as {other} is, or neither", None)
+    return expert_groups(c)
+
+
 def group_topk(c: Config) -> int | None:
     topk = c.optional("topk_group")
     return topk if expert_groups(c) else None
