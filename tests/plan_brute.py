@@ -33,9 +33,9 @@ KINDS = ("tp", "cp", "pp", "ep", "zero", "recompute")
 # sums of the same terms in other orders
 CLOSE = 1e-9
 # combinations of options whose derivations are held at a time, and points whose numbers are
-_MOST_COMBINATIONS, _MOST_POINTS = 64, 1 << 18
+_MOST_COMBINATIONS, _MOST_POINTS = 64, 1 << 17
 # bytes of this process from which what passes made is made again
-_MOST_HELD = 1_000_000_000
+_MOST_HELD = 800_000_000
 
 
 @dataclass(frozen=True)
