@@ -23,6 +23,7 @@ _FIRST, _FINE = 0.1, 1e-7
 _MOST_STEPS = 200
 # of a closed form, which is said where it is a few lines long
 _MOST_TERMS = 400
+_ROUNDS = ("ceil", "floor")
 
 
 @dataclass(frozen=True)
@@ -123,48 +124,73 @@ def _changes(curve: Curve, here: Mapping[str, int], x: float) -> tuple[str, ...]
     return tuple(f"{function_} in {inside}" for inside, function_ in reversed(found.items()))
 
 
-def in_symbols(formula: Formula, values: Mapping[str, Number], kept: str, smooth: str = "", *, alone: bool = False) -> Expr | None:
-    """The closed form of the branch that is active at these values, every symbol kept but shares and factors of 1 and times of 0, or with numbers for
-    all but one (alone); None where it has more terms than anyone reads. What rounds up or down is its argument where that is whole at these values,
-    or holds the symbol `smooth`."""
-    put_in = {n: v for n, v in values.items() if n != kept and (alone or (v in (0, 1) and not domain(n).endswith("integer")))}
-    known: dict[str, Expr | None] = {n: expr(int(v) if v == int(v) else v) for n, v in put_in.items()}
-    numbers = dict(values)
-    for definition in formula.written_out().definitions:
-        known[definition.symbol] = _resolved(definition.expr, known, numbers, smooth)
-        numbers[definition.symbol] = definition.expr.evaluate(numbers)
-    return known[formula.result.symbol]
-
-
-def _resolved(amount: Expr, known: Mapping[str, Expr | None], numbers: Mapping[str, Number], smooth: str) -> Expr | None:
+def unrounded(amount: Expr) -> Expr:
+    """An expression over one symbol without ceil and floor."""
     total = ZERO
     for monomial, coefficient in amount.terms.items():
         term = expr(coefficient)
         for atom, power in monomial:
-            base = known.get(atom.name, symbol(atom.name)) if isinstance(atom, Symbol) else _decided(atom, known, numbers, smooth)
-            if base is None or len(term.terms) * math.comb(len(base.terms) + max(power, 1) - 1, max(power, 1)) > _MOST_TERMS:
-                return None
+            rounds = isinstance(atom, Call) and atom.function in _ROUNDS
+            base = unrounded(atom.arguments[0]) if isinstance(atom, Call) and rounds else Expr({((atom, 1),): 1})
             term = term * base**power
         total = total + term
-        if len(total.terms) > _MOST_TERMS:
-            return None
     return total
 
 
-def _decided(call: Call, known: Mapping[str, Expr | None], numbers: Mapping[str, Number], smooth: str) -> Expr | None:
-    row = FUNCTIONS[call.function]
-    if row.chosen is None:
-        inside = [one for a in call.arguments if (one := _resolved(a, known, numbers, smooth)) is not None]
-        if len(inside) < len(call.arguments):
-            return None
-        if call.function in ("ceil", "floor"):
-            value = call.arguments[0].evaluate(numbers)
-            if smooth in inside[0].symbols() or value == int(value):
-                return inside[0]
-        return function(call.function, *inside)
-    values, keys = call.branches
-    reached = [k.evaluate(numbers) for k in keys]
-    return _resolved(values[reached.index(row.chosen(*reached))], known, numbers, smooth)
+def in_symbols(
+    formula: Formula, values: Mapping[str, Number], kept: str, follows: Mapping[str, Expr] | None = None, *, smooth: bool = False
+) -> Expr | None:
+    """The closed form of the branch that is active at these values, every symbol kept but shares and factors of 1 and times of 0; None where it has
+    more terms than anyone reads. follows: what moves with the one that is kept. What rounds up or down is its argument where that is whole at these
+    values and does not move, and where it moves, if the form is smooth."""
+    put_in = {n: v for n, v in values.items() if n != kept and v in (0, 1) and not domain(n).endswith("integer")}
+    known: dict[str, Expr | None] = {n: expr(int(v) if v == int(v) else v) for n, v in put_in.items()}
+    known |= follows or {}
+    numbers = dict(values)
+    made = _Resolved(known, numbers, kept, smooth)
+    for definition in formula.written_out().definitions:
+        known[definition.symbol] = made.of(definition.expr)
+        numbers[definition.symbol] = definition.expr.evaluate(numbers)
+    return known[formula.result.symbol]
+
+
+@dataclass(frozen=True)
+class _Resolved:
+    """known: symbols and definitions as they are written; numbers: of the same; kept, smooth: as of `in_symbols`."""
+
+    known: Mapping[str, Expr | None]
+    numbers: Mapping[str, Number]
+    kept: str
+    smooth: bool
+
+    def of(self, amount: Expr) -> Expr | None:
+        total = ZERO
+        for monomial, coefficient in amount.terms.items():
+            term = expr(coefficient)
+            for atom, power in monomial:
+                base = self.known.get(atom.name, symbol(atom.name)) if isinstance(atom, Symbol) else self._decided(atom)
+                if base is None or len(term.terms) * math.comb(len(base.terms) + max(power, 1) - 1, max(power, 1)) > _MOST_TERMS:
+                    return None
+                term = term * base**power
+            total = total + term
+            if len(total.terms) > _MOST_TERMS:
+                return None
+        return total
+
+    def _decided(self, call: Call) -> Expr | None:
+        row = FUNCTIONS[call.function]
+        if row.chosen is None:
+            inside = [one for a in call.arguments if (one := self.of(a)) is not None]
+            if len(inside) < len(call.arguments):
+                return None
+            if call.function in _ROUNDS:
+                value = call.arguments[0].evaluate(self.numbers)
+                if self.smooth if self.kept in inside[0].symbols() else value == int(value):
+                    return inside[0]
+            return function(call.function, *inside)
+        values, keys = call.branches
+        reached = [k.evaluate(self.numbers) for k in keys]
+        return self.of(values[reached.index(row.chosen(*reached))])
 
 
 @dataclass(frozen=True)

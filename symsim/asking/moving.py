@@ -211,7 +211,7 @@ class Moving:
         if (self.degree and (self.name != "dp" or self.now == 1)) or len(self._others) < 2:
             return None
         formula = self.formula(amount)
-        follows = self._following(formula)
+        follows = self.following(formula)
         if follows is None:
             return None
         fixed = {n: v for n, v in self.result.values.items() if n != self.name}
@@ -222,7 +222,7 @@ class Moving:
     def slope(self, formula: Formula) -> Number:
         """The derivative of a formula by a real symbol, with that of what follows from it."""
         values = self.result.values
-        follows = self._following(formula) or {}
+        follows = self.following(formula) or {}
         total: Number = formula.slope(self.name, values)
         if self.reach != 1:
             total = total * float(self.reach)
@@ -231,7 +231,7 @@ class Moving:
                 total = total + formula.slope(name, values) * amount.diff(self.name).evaluate({**values, self.name: self.now})
         return total
 
-    def _following(self, formula: Formula) -> dict[str, Expr] | None:
+    def following(self, formula: Formula) -> dict[str, Expr] | None:
         """What of the formula's symbols moves with this one as it is set, as expressions over it; None where one moves in another way."""
         tables = [self.values(v) for v in self._others]
         moved = [n for n in sorted(formula.symbols - {self.name}) if any(t.get(n) != self.result.values[n] for t in tables)]

@@ -11,7 +11,7 @@ from symsim.algebra.expr import Expr, Number
 from symsim.algebra.formula import Formula
 from symsim.algebra.vocabulary import domain
 from symsim.asking.answers import Along, Crossing, Elasticities, Extreme, Holding, Meeting, Move, Row, Valued
-from symsim.asking.branch import Closed, branch, in_symbols, solved
+from symsim.asking.branch import Closed, branch, in_symbols, solved, unrounded
 from symsim.asking.curve import exactly
 from symsim.asking.moving import Moving, moving
 from symsim.asking.signs import Range, Signs, sign
@@ -32,6 +32,8 @@ _MOST_MEETINGS, _MOST_ROWS = 20, 2_000
 _LONGEST_NAME = 60
 # to what share of an integer its difference is taken, at least
 _FURTHER = Fraction(9, 8)
+# how far floats may move what is solved for
+_SOLVED = 1e-6
 
 
 @in_doubles()
@@ -162,7 +164,7 @@ def _meeting(one: Moving, compared: Comparison, within: Range, low: float, high:
     told = [s for s in (compared.left, compared.right) if not s.amount.is_constant]
     sides = tuple(Valued(s.text, _on_curve(one, s, x), s.unit or compared.difference.unit) for s in told)
     holding = tuple(h for s in (compared.left, compared.right) if (h := _holding(one, s, x, within)) is not None)
-    return Meeting(low, high, before, after, sides, holding, _closed(one, compared, x))
+    return Meeting(low, high, before, after, sides, holding, _closed(one, compared, x, high))
 
 
 def _on_curve(one: Moving, of: Subject, x: Number) -> Number:
@@ -220,7 +222,8 @@ def _extreme(result: Evaluation, name: str, where: str, question: str, kind: str
         binding = _binding(found, value, way)
         holding = tuple(h for s in (binding.left, binding.right) if (h := _holding(one, s, value, within)) is not None)
         # at the end of a range nothing is solved for
-        closed = _closed(one, binding, value) if beyond is not None or (not one.whole and float(value) not in (within.low, within.high)) else None
+        inside = beyond is not None or (not one.whole and float(value) not in (within.low, within.high))
+        closed = _closed(one, binding, value, value if beyond is None else beyond) if inside else None
     return Extreme(
         question,
         one.name,
@@ -314,27 +317,41 @@ def _holding(one: Moving, of: Subject, x: Number, within: Range) -> Holding | No
     return Holding(of.text, of.unit, branch(curve, x, within), kept if kept is not None and len(str(kept)) <= _LONGEST else None)
 
 
-def _closed(one: Moving, compared: Comparison, x: Number) -> Closed | None:
-    """The value solved for, where the active branches are linear or quadratic in the symbol: in symbols where that is short, else in numbers."""
+def _closed(one: Moving, compared: Comparison, x: Number, other: Number) -> Closed | None:
+    """The value solved for, where the active branches are linear or quadratic in the symbol and solved next to the answer: in symbols where that is
+    short, else in numbers. other: the neighbour for which the condition decides otherwise."""
+    found = _solved(one, compared, x, (float(x) + float(other)) / 2)
+    return found if found is not None and _next_to(found, *sorted((float(x), float(other)))) else None
+
+
+def _next_to(found: Closed, low: float, high: float) -> bool:
+    """Whether a solution is that of the question: what rounds moves it a little, and another branch may have one far off."""
+    room = float(_FURTHER) if found.smooth else 1.0
+    return low / room * (1 - _SOLVED) <= found.value <= high * room * (1 + _SOLVED)
+
+
+def _solved(one: Moving, compared: Comparison, x: Number, near: float) -> Closed | None:
+    """Of the branch over the symbol alone, as it is printed; in symbols where that is the same branch: of two that meet at x either may be taken."""
     values, formula = {**one.values(x)}, one.formula(compared.difference.amount)
-    whole, curve = _in_symbols(one, formula, values), one.curve(compared.difference.amount)
-    found = solved(whole, one.name, values, float(x))
-    if found is not None and len(found.text) <= _LONGEST:
-        return found
+    curve = one.curve(compared.difference.amount)
     active = None if curve is None else branch(curve, x, Range(float(x), float(x), one.whole)).active
-    plain = None if active is None else solved(active, one.name, {one.name: x}, float(x))
-    if plain is not None:
-        return replace(plain, text="")
-    found = solved(_in_symbols(one, formula, values, one.name), one.name, values, float(x))
-    if found is not None and len(found.text) <= _LONGEST:
-        return replace(found, smooth=True)
-    found = solved(_in_symbols(one, formula, values, one.name, alone=True), one.name, values, float(x))
-    return None if found is None else replace(found, smooth=True, text="")
+    if active is None:
+        return None
+    found = solved(active, one.name, {}, near)
+    if found is None:
+        found = solved(unrounded(active), one.name, {}, near)
+        found = None if found is None else replace(found, smooth=True)
+    if found is None:
+        return None
+    form = _in_symbols(one, formula, values, smooth=found.smooth)
+    same_root = solved(form, one.name, values, near)
+    told = same_root is not None and len(same_root.text) <= _LONGEST and math.isclose(same_root.value, found.value, rel_tol=_SOLVED)
+    return replace(found, text=same_root.text if same_root is not None and told else "")
 
 
-def _in_symbols(one: Moving, formula: Formula, values: Mapping[str, Number], smooth: str = "", *, alone: bool = False) -> Expr | None:
+def _in_symbols(one: Moving, formula: Formula, values: Mapping[str, Number], *, smooth: bool = False) -> Expr | None:
     """None, too, where the formula's symbol is not what is set."""
-    return in_symbols(formula, values, one.name, smooth, alone=alone) if one.reach == 1 else None
+    return in_symbols(formula, values, one.name, one.following(formula), smooth=smooth) if one.reach == 1 else None
 
 
 @in_doubles()
