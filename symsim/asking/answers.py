@@ -105,13 +105,15 @@ class Extreme:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where two quantities are equal: at a value of a real symbol, or between two integers. before, after: which is larger there, 1 the left one."""
+    """Where two quantities are equal: at a value of a real symbol, or between two integers that can run, with the sides at both. before, after: which is larger
+    there, 1 the left one."""
 
     value: float
     until: float
     before: int
     after: int
     sides: tuple[Valued, ...]
+    until_sides: tuple[Valued, ...]
     holding: tuple[Holding, ...]
     closed: Closed | None
 
@@ -122,6 +124,7 @@ class Meeting:
             "larger_before": self.before,
             "larger_after": self.after,
             "at_value": [v.to_json() for v in self.sides],
+            "at_until": [v.to_json() for v in self.until_sides],
             "branch": [h.to_json() for h in self.holding],
             "closed_form": None if self.closed is None else self.closed.text,
         }

@@ -160,11 +160,15 @@ def _crossing(answer: Crossing) -> list[str]:
 def _meeting(answer: Crossing, meeting: Meeting) -> list[str]:
     name, unit = answer.symbol, answer.unit
     larger = {1: answer.left, -1: answer.right, 0: "neither"}
-    where = f"at {name} = {precise(meeting.value, unit)}"
+    value, until = precise(meeting.value, unit), precise(meeting.until, unit)
+    where, sides = f"at {name} = {value}", _sides(meeting.sides)
     if answer.whole and meeting.until != meeting.value:
-        word = ("from", "to") if len({v.value for v in meeting.sides}) == 1 < len(meeting.sides) else ("between", "and")
-        where = f"{word[0]} {name} = {precise(meeting.value, unit)} {word[1]} {precise(meeting.until, unit)}"
-    said = f"{where}: {_sides(meeting.sides)}; below it {larger[meeting.before]} is larger, above it {larger[meeting.after]}"
+        equal = len({v.value for v in meeting.sides}) == 1 and (len(meeting.sides) > 1 or meeting.sides == meeting.until_sides)
+        word = ("from", "to") if equal else ("between", "and")
+        where = f"{word[0]} {name} = {value} {word[1]} {until}"
+        figures = _telling(meeting.sides, meeting.until_sides)
+        sides = f"at {value} {_sides(meeting.sides, figures)}, at {until} {_sides(meeting.until_sides, figures)}"
+    said = f"{where}: {sides}; below it {larger[meeting.before]} is larger, above it {larger[meeting.after]}"
     lines = [wrapped(said, "  ")]
     for holding in meeting.holding:
         lines += _branch(name, unit, holding)

@@ -14,7 +14,7 @@ from symsim.asking.answers import Along, Crossing, Elasticities, Extreme, Holdin
 from symsim.asking.branch import Closed, branch, in_symbols, solved, unrounded
 from symsim.asking.curve import exactly
 from symsim.asking.moving import Moving, moving
-from symsim.asking.signs import Range, Signs, sign
+from symsim.asking.signs import Range, Signs, Stretch, sign
 from symsim.asking.subject import Subject, subject
 from symsim.asking.truth import Comparison, Condition, Truth, condition, one_by_one, truth, value_at
 from symsim.errors import InputError, cut, in_doubles, nearest
@@ -117,7 +117,8 @@ def crossing(result: Evaluation, left: str, right: str, over: str) -> Crossing:
     here = _sides(one, [compared], one.now)
     meetings = []
     for _, _, of in found.curves:
-        meetings = [_meeting(one, compared, within, *pair) for pair in _meetings(of, one.whole)[:_MOST_MEETINGS]]
+        stretches = _that_run(one, of.stretches) if one.whole else of.stretches
+        meetings = [_meeting(one, compared, within, *pair) for pair in _meetings(stretches)[:_MOST_MEETINGS]]
     if not found.curves:
         meetings = _between_values(one, compared, found)
     said = f"crossing {compared.text} over {over.strip()}"
@@ -144,27 +145,41 @@ def _short(of: Subject, word: str) -> Subject:
     return of if len(of.text) <= _LONGEST_NAME else replace(of, text=f"the {word} side")
 
 
-def _meetings(of: Signs, whole: bool) -> list[tuple[float, float, int, int]]:
+def _that_run(one: Moving, stretches: Sequence[Stretch]) -> list[Stretch]:
+    """The stretches from the first to the last of their integers that can run."""
+    found: list[Stretch] = []
+    for stretch in stretches:
+        low, high = math.ceil(stretch.low), math.floor(stretch.high)
+        first, last = (next(one.runnable(start, way, end), None) for start, way, end in ((low, 1, high), (high, -1, low)))
+        if first is None or last is None:
+            continue
+        if found and found[-1].sign == stretch.sign:
+            found[-1] = replace(found[-1], high=float(last))
+        else:
+            found.append(Stretch(float(first), float(last), stretch.sign))
+    return found
+
+
+def _meetings(stretches: Sequence[Stretch]) -> list[tuple[float, float, int, int]]:
     """Neighbouring values at which the sign changes, with the signs on either side; a stretch of equality is one meeting."""
     found: list[tuple[float, float, int, int]] = []
-    stretches = of.stretches
     for k, (one, other) in enumerate(zip(stretches, stretches[1:])):
         if other.sign == 0:
             after = stretches[k + 2].sign if k + 2 < len(stretches) else 0
-            found.append((other.low, math.floor(other.high) if whole else other.high, one.sign, after))
+            found.append((other.low, other.high, one.sign, after))
         elif one.sign != 0:
             found.append((one.high, other.low, one.sign, other.sign))
         elif k == 0:
-            found.append((one.low, math.floor(one.high) if whole else one.high, 0, other.sign))
+            found.append((one.low, one.high, 0, other.sign))
     return found
 
 
 def _meeting(one: Moving, compared: Comparison, within: Range, low: float, high: float, before: int, after: int) -> Meeting:
-    x: Number = int(low) if one.whole else Fraction(low)
+    x, other = (int(low), int(high)) if one.whole else (Fraction(low), Fraction(high))
     told = [s for s in (compared.left, compared.right) if not s.amount.is_constant]
-    sides = tuple(Valued(s.text, _on_curve(one, s, x), s.unit or compared.difference.unit) for s in told)
+    sides, until = (tuple(Valued(s.text, _on_curve(one, s, v), s.unit or compared.difference.unit) for s in told) for v in (x, other))
     holding = tuple(h for s in (compared.left, compared.right) if (h := _holding(one, s, x, within)) is not None)
-    return Meeting(low, high, before, after, sides, holding, _closed(one, compared, x, high))
+    return Meeting(low, high, before, after, sides, until if one.whole and low != high else (), holding, _closed(one, compared, x, high))
 
 
 def _on_curve(one: Moving, of: Subject, x: Number) -> Number:
@@ -175,14 +190,14 @@ def _on_curve(one: Moving, of: Subject, x: Number) -> Number:
 def _between_values(one: Moving, compared: Comparison, found: Truth) -> list[Meeting]:
     """Among values that were derived one by one, neighbours between which the larger one changes."""
 
-    def at(value: float) -> tuple[tuple[Valued, ...], int]:
-        sides = tuple(Valued(s.text, value_at(one, s, int(value)), s.unit) for s in (compared.left, compared.right))
-        return sides, (sides[0].value > sides[1].value) - (sides[0].value < sides[1].value)
+    def larger(value: float) -> int:
+        return sign(compared.difference.number(one.at(int(value))))
 
     made = []
     for part, following in zip(found.parts, found.parts[1:]):
-        (sides, before), (_, after) = at(part.high), at(following.low)
-        made += [Meeting(part.high, following.low, before, after, sides, (), None)] if before != after else []
+        before, after = larger(part.high), larger(following.low)
+        sides, until = (_sides(one, [compared], int(v)) for v in (part.high, following.low))
+        made += [Meeting(part.high, following.low, before, after, sides, until, (), None)] if before != after else []
     return made
 
 
