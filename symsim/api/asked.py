@@ -81,12 +81,13 @@ def _joined(words: Sequence[str], over: str | None, where: str | None, needed_fo
 
 def _answers(result: "Result", texts: Sequence[str], plot: Path | None) -> list[Any]:
     from symsim.asking.answers import Elasticities
-    from symsim.asking.questions import ask, questions
+    from symsim.asking.questions import answers as answers_of
+    from symsim.asking.questions import questions
     from symsim.inputs.reading import write_text
 
     if plot is not None and plot.suffix != ".svg":
         raise InputError(f"{plot}: a tornado plot ends in .svg")
-    answers = [ask(result, text) for text in questions(texts)]
+    answers = answers_of(result, questions(texts))
     if plot is not None:
         drawn = next((a for a in answers if isinstance(a, Elasticities)), None)
         if drawn is None:

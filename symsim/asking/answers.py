@@ -105,8 +105,9 @@ class Extreme:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where two quantities are equal: at a value of a real symbol, or between two integers that can run, with the sides at both. before, after: which is larger
-    there, 1 the left one."""
+    """Where two quantities are equal: at a value of a real symbol, or between two integers that can run.
+
+    sides: at the first, until_sides: at the second. before, after: which is larger there, 1 the left one."""
 
     value: float
     until: float

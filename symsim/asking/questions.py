@@ -12,7 +12,7 @@ Quantities, conditions and ranges are read by the grammars of formulas, conditio
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from symsim.asking.answers import Answer
 from symsim.asking.verbs import along, crossing, elasticity, largest, needed, smallest
@@ -32,6 +32,8 @@ _EQUAL = re.compile(r"(?<![<>=!])==?(?!=)")
 
 def ask(result: Evaluation, question: str) -> Answer:
     """The answer to one question; InputError says what does not read, or what there is not."""
+    if isinstance(question, (list, tuple)):
+        raise InputError("a question is one text: several are asked one by one, as [result.ask(text) for text in questions]")
     if not isinstance(question, str):
         raise InputError(f"{cut(repr(question))} is no question: text such as 'largest s where M_peak <= 80 GiB' is")
     text = " ".join(question.split())
@@ -55,6 +57,17 @@ def ask(result: Evaluation, question: str) -> Answer:
     if not over:
         raise _unread(verb, text)
     return along(result, names, over)
+
+
+def answers(result: Evaluation, asked: Sequence[str]) -> list[Answer]:
+    """The answers to several questions; InputError as `ask`, of several with the one that has none."""
+    found = []
+    for text in asked:
+        try:
+            found.append(ask(result, text))
+        except InputError as error:
+            raise error if len(asked) == 1 or f"'{cut(text)}'" in str(error) else InputError(f"'{cut(text)}': {error}") from None
+    return found
 
 
 def questions(texts: Iterable[str]) -> list[str]:

@@ -15,9 +15,10 @@ from symsim.cost.step_time import exposed_axes
 from symsim.errors import InputError, cut
 from symsim.evaluation.interval import ENDS
 from symsim.evaluation.numbers import Evaluation
-from symsim.evaluation.quantities import QUANTITIES
+from symsim.evaluation.quantities import A_RUN, QUANTITIES
 from symsim.grid.conditions import Node, parse_quantity, show
 from symsim.grid.units import combined, spelt
+from symsim.inputs.run import asks_run
 
 _OPERATIONS: dict[str, Callable[[Expr, Expr], Expr]] = {
     "add": lambda a, b: a + b,
@@ -101,8 +102,13 @@ def _quantity(result: Evaluation, name: str) -> Subject:
     """A quantity of `symsim list quantities`."""
     if name in ENDS:
         raise InputError(f"{name} is an end of an interval and no formula; ask of time.step")
-    # what it lacks, a system or a run, is said by its value
-    value, known = result.value(name), QUANTITIES[name]
+    known = QUANTITIES[name]
+    if known.timed and result.system is None:
+        raise InputError(f"{name} needs a system: -y h100-sxm gives one (in Python, system='h100-sxm')")
+    if known.of_run and not asks_run(result.overrides):
+        raise InputError(f"{name} needs a run: {A_RUN} (in Python, overrides={{'tokens': '15T'}})")
+    # what else it lacks is said by its value
+    value = result.value(name)
     if name == "memory.capacity":
         return Subject(name, expr(value), known.unit, known.meaning)
     if name == "world":

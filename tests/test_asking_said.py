@@ -1,0 +1,49 @@
+"""What ask says of questions that have no answer: which it is, what was typed, and what does it instead."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import in_process
+import pytest
+
+import symsim
+from symsim.api.result import Result
+from symsim.errors import InputError
+
+ASKED = ("llama3-8b", "-s", "tp=2,sp=true,dp=4,global_batch_size=64", "-y", "h100-sxm")
+
+
+@cache
+def _result() -> Result:
+    return symsim.derive(ASKED[0], ASKED[2], system=ASKED[4])
+
+
+def test_of_several_questions_the_bad_one_is_named() -> None:
+    done = in_process.run("ask", *ASKED, "largest b where fits", "largest lam where t_step < 2 s")
+    assert done.returncode == 2
+    assert done.stderr == "symsim: 'largest lam where t_step < 2 s': --set lam: llama3-8b has no experts whose load could be uneven\n"
+
+
+def test_several_questions_in_python_are_one_sentence() -> None:
+    for asked in (["N over s=1,2", "largest b where fits"], ("N over s=1,2",)):
+        with pytest.raises(
+            InputError, match=r"a question is one text: several are asked one by one, as \[result\.ask\(text\) for text in questions\]"
+        ):
+            symsim.ask(ASKED[0], asked, ASKED[2], ASKED[4])  # type: ignore[arg-type]
+
+
+def test_what_a_run_needs_is_said_for_the_command_line() -> None:
+    done = in_process.run("ask", *ASKED, "needed B_1 for run.cost < 1e6")
+    assert done.returncode == 2 and "run.cost needs a run: --set tokens=15T, steps or days says how long it is" in done.stderr
+
+
+SAID: tuple[tuple[str, str], ...] = ()
+
+
+@pytest.mark.parametrize(("question", "said"), SAID)
+def test_one_sentence_says_what_would_be_right(question: str, said: str) -> None:
+    with pytest.raises(InputError, match=re.escape(said)) as raised:
+        _result().ask(question)
+    assert len(str(raised.value)) < 280
