@@ -161,7 +161,7 @@ def test_the_largest_is_that_of_a_scan(name: str, quantity: str, low: int, high:
     every = asks_cases.values_of(one, Fraction(low), Fraction(high))[::8]
     numbers = [asks_cases.number(one, quantity, x) for x in every]
     limit = sorted(numbers)[3] * (1 + 1e-7)
-    question = asks_cases.ranged(one, Fraction(low), Fraction(high)), f"{quantity} <= {limit!r}"
+    question = asks_cases.ranged(one, Fraction(low), Fraction(high)), f"{quantity} <= {limit!r} {'s' if quantity == 'time.step' else 'B'}"
     found = _result().largest(*question) if numbers[0] < numbers[-1] else _result().smallest(*question)
     assert found.value is not None and asks_cases.number(one, quantity, found.value) <= limit
     beyond = [x for x, n in zip(every, numbers) if (x > found.value if numbers[0] < numbers[-1] else x < found.value)]
@@ -252,7 +252,7 @@ BAD = (
     ("elasticity by", "elasticity QUANTITY [by SYMBOLS] is its form"),
     ("largest s=-5:10 where fits", "s: '-5' is not a number from 1 up"),
     ("largest s where M_peak <= 1e400 GiB", "a number becomes larger than 1.8e308, the largest of double precision"),
-    ("crossing t_step = 1e400 over B_1", "a number becomes larger than 1.8e308"),
+    ("crossing t_step = 1e400 s over B_1", "a number becomes larger than 1.8e308"),
     ("elasticity 1e400*t_step by B_1", "a number becomes larger than 1.8e308"),
     ("  ", "nothing is asked"),
 )
@@ -345,8 +345,8 @@ def test_whole_numbers_are_cut_between_whole_numbers() -> None:
     result = symsim.derive("deepseek-v2", "tp=2,sp=true,pp=2,num_microbatches=8", system="a100-sxm-80")
     one, two = (symsim.derive("deepseek-v2", f"tp=2,sp=true,pp=2,num_microbatches=8,micro_batch_size={b}", system="a100-sxm-80") for b in (1, 2))
     limit = (float(one.value("time.step")) + float(two.value("time.step"))) / 2
-    assert result.largest("b", where=f"time.step <= {limit!r}").value == 1
-    assert result.largest("b", where=f"time.step <= {float(one.value('time.step')) * 1.001!r}").value == 1
+    assert result.largest("b", where=f"time.step <= {limit!r} s").value == 1
+    assert result.largest("b", where=f"time.step <= {float(one.value('time.step')) * 1.001!r} s").value == 1
 
 
 def test_ranks_that_a_tier_cannot_join_are_passed_over() -> None:

@@ -39,7 +39,16 @@ def test_what_a_run_needs_is_said_for_the_command_line() -> None:
     assert done.returncode == 2 and "run.cost needs a run: --set tokens=15T, steps or days says how long it is" in done.stderr
 
 
-SAID: tuple[tuple[str, str], ...] = ()
+SAID = (
+    ("largest s where M_peak <= 80", "'M_peak <= 80': M_peak is in bytes, and 80 has no unit: write 80 GiB (or GB, MiB, B)"),
+    ("largest s where 80 >= M_peak and t_step < 4 s", "'80 >= M_peak': M_peak is in bytes, and 80 has no unit: write 80 GiB"),
+    ("crossing t_step = 2 over B_1", "'t_step = 2': t_step is in seconds, and 2 has no unit: write 2 s (or ms, us)"),
+    ("largest s where M_peak + 2 <= 80 GiB", "'M_peak + 2': M_peak is in bytes, and 2 has no unit"),
+    ("largest B_1 where B_1 <= 400", "'B_1 <= 400': B_1 is in bytes a second, and 400 has no unit: write 400 GB/s (or TB/s)"),
+    ("largest s where fit", "'fit' is no condition: did you mean 'fits'?"),
+    ("largest s where fit and b >= 1", "'fit' is no condition: did you mean 'fits'?"),
+    ("largest s where M_peak", "'M_peak' is no condition: M_peak <= 80 GiB is one"),
+)
 
 
 @pytest.mark.parametrize(("question", "said"), SAID)
@@ -47,3 +56,13 @@ def test_one_sentence_says_what_would_be_right(question: str, said: str) -> None
     with pytest.raises(InputError, match=re.escape(said)) as raised:
         _result().ask(question)
     assert len(str(raised.value)) < 280
+
+
+def test_nothing_and_counts_need_no_unit() -> None:
+    assert _result().largest("b", "t_bubble >= 0 and max(t_bubble, 0) <= 1 s and N <= 1e12 and mfu > 0.1").value is not None
+
+
+def test_a_micro_batch_is_looked_for_within_the_batch() -> None:
+    """From the largest integer down none of 20,000 divides a batch of 64: that the condition holds nowhere was no answer."""
+    fitting, every = _result().largest("b", "fits"), _result().largest("b", "N <= 1e12")
+    assert fitting.value == 2 and fitting.beyond == 4 and every.value == 16

@@ -104,6 +104,10 @@ class Moving:
             if self.name in RUN:
                 return float(self.least), float(min(LARGEST_SIZE, RUN[self.name].most))
             most = largest(field_of(self.name)) if self.part == "strategy" else _LARGEST
+            batch = self.result.strategy.global_batch_size
+            if batch is not None and STRATEGY_SYMBOLS.get(self.name) == "micro_batch_size":
+                # none larger can run, and a long row of others ends the search
+                most = batch
             return 1.0, float(min(_LARGEST, most))
         now = float(self.now)
         if not now:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,7 +17,7 @@ from symsim.evaluation.interval import ENDS
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.quantities import A_RUN, QUANTITIES
 from symsim.grid.conditions import Node, parse_quantity, show
-from symsim.grid.units import combined, spelt
+from symsim.grid.units import combined, said, spelt
 from symsim.inputs.run import asks_run
 
 _OPERATIONS: dict[str, Callable[[Expr, Expr], Expr]] = {
@@ -27,6 +27,16 @@ _OPERATIONS: dict[str, Callable[[Expr, Expr], Expr]] = {
     "div": lambda a, b: a / b,
 }
 _FUNCTIONS = ("max", "min", "sqrt", "ceil", "floor", "log2")
+_OF_ONE = ("add", "sub", "max", "min")
+# of what a number has a unit: the base unit, and those that people write
+_UNITS = {
+    "byte": ("GiB", "GB", "MiB", "B"),
+    "s": ("s", "ms", "us"),
+    "byte/s": ("GB/s", "TB/s"),
+    "FLOP/s": ("TFLOP/s", "PFLOP/s"),
+    "W": ("W",),
+    "USD/s": ("USD/h",),
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,21 @@ def of_node(result: Evaluation, node: Node) -> Subject:
         assert isinstance(node.value, (int, Fraction))
         return Subject(show(node), expr(node.value), combined(node, ()), "")
     parts = [of_node(result, a) for a in node.arguments]
+    if node.kind in _OF_ONE:
+        measured(parts, show(node))
     return Subject(show(node), _amount(node, [p.amount for p in parts]), combined(node, [p.unit for p in parts]), "")
+
+
+def measured(parts: Sequence[Subject], text: str) -> None:
+    """InputError, quoting the text, where a bare number stands beside bytes, seconds or what else is given with a unit; 0 needs none."""
+    of = next((p for p in parts if p.unit in _UNITS), None)
+    bare = next((p for p in parts if not p.unit and p.amount.is_constant and p.amount.constant()), None)
+    if of is not None and bare is not None:
+        words = _UNITS[of.unit]
+        others = f" (or {', '.join(words[1:])})" if words[1:] else ""
+        raise InputError(
+            f"'{cut(text)}': {cut(of.text)} is in {said(of.unit)}, and {cut(bare.text)} has no unit: write {cut(bare.text)} {words[0]}{others}"
+        )
 
 
 def _amount(node: Node, parts: list[Expr]) -> Expr:

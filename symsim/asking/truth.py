@@ -11,8 +11,8 @@ from symsim.algebra.expr import Number
 from symsim.asking.curve import Curve
 from symsim.asking.moving import Moving
 from symsim.asking.signs import Range, Signs, sign, signs
-from symsim.asking.subject import Subject, of_node
-from symsim.errors import InputError, cut
+from symsim.asking.subject import Subject, measured, of_node
+from symsim.errors import InputError, cut, nearest
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.conditions import Node, parse_condition, show
 from symsim.grid.units import combined
@@ -83,10 +83,14 @@ def _of_node(result: Evaluation, node: Node) -> Condition:
     if node.kind in ("and", "or", "not"):
         return Condition(node.kind, show(node), tuple(_of_node(result, a) for a in node.arguments))
     sides = node.arguments
+    if node.kind == "name" or (node.kind == "eq" and sides[0].kind == "name" and sides[1] == Node("bool", value=True)):
+        name = str(node.value if node.kind == "name" else sides[0].value)
+        raise InputError(f"'{cut(name)}' is no condition: {nearest(name, ['fits'], 'M_peak <= 80 GiB is one')}")
     if node.kind not in _HOLDS or any(a.kind in ("bool", "text") for a in sides):
         raise InputError(f"'{cut(show(node))}' is no comparison of two numbers, as M_peak <= 80 GiB is")
     left, right = (of_node(result, a) for a in sides)
     combined(node, [left.unit, right.unit])
+    measured((left, right), show(node))
     return Condition(node.kind, show(node), comparison=Comparison(node.kind, left, right, show(node)))
 
 

@@ -15,7 +15,7 @@ from symsim.asking.branch import Closed, branch, in_symbols, solved, unrounded
 from symsim.asking.curve import exactly
 from symsim.asking.moving import Moving, moving
 from symsim.asking.signs import Range, Signs, Stretch, sign
-from symsim.asking.subject import Subject, subject
+from symsim.asking.subject import Subject, measured, subject
 from symsim.asking.truth import Comparison, Condition, Truth, condition, one_by_one, truth, value_at
 from symsim.errors import InputError, cut, in_doubles, nearest
 from symsim.evaluation.numbers import Evaluation
@@ -110,6 +110,7 @@ def crossing(result: Evaluation, left: str, right: str, over: str) -> Crossing:
     not, and for units that differ."""
     sides = [_short(subject(result, text), word) for text, word in ((left, "left"), (right, "right"))]
     same([(s.text, s.unit) for s in sides], f"{left} = {right}")
+    measured(sides, f"{left} = {right}")
     one, within = _range(result, over)
     # of what is derived value by value: that two are equal may hold at none of the values that can run, which is the larger one changes
     compared = Comparison("le", sides[0], sides[1], f"{left.strip()} = {right.strip()}")

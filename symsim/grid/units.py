@@ -52,7 +52,7 @@ def same(parts: Sequence[tuple[str, str]], text: str) -> str:
     other = next(((what, unit) for what, unit in told if not _alike(told[0][1], unit)), None)
     if other is not None:
         (one, unit), (last, of_last) = sorted((told[0], other), key=list(parts).index)
-        raise InputError(f"'{cut(text)}': {cut(one)} is in {_said(unit)}, and {cut(last)} in {_said(of_last)}")
+        raise InputError(f"'{cut(text)}': {cut(one)} is in {said(unit)}, and {cut(last)} in {said(of_last)}")
     return told[0][1] if told else ""
 
 
@@ -93,5 +93,6 @@ def _text(powers: Mapping[str, Fraction]) -> str:
     return f"{above or 1}/{below}" if below else above or "1"
 
 
-def _said(unit: str) -> str:
+def said(unit: str) -> str:
+    """A unit in words."""
     return _WORDS.get(unit, unit)
