@@ -48,6 +48,19 @@ SAID = (
     ("largest s where fit", "'fit' is no condition: did you mean 'fits'?"),
     ("largest s where fit and b >= 1", "'fit' is no condition: did you mean 'fits'?"),
     ("largest s where M_peak", "'M_peak' is no condition: M_peak <= 80 GiB is one"),
+    (
+        "needed accelerator.memory for fits",
+        "what fits needs of it is memory.peak + memory.reserve, here 49.38 GiB; symsim sweep --axis 'accelerator.memory=",
+    ),
+    (
+        "largest global_batch_size where fits",
+        "global_batch_size is a setting and no symbol of a formula: symsim sweep --axis global_batch_size=VALUE",
+    ),
+    ("smallest recompute where fits", "symsim sweep --axis recompute=VALUE,VALUE looks at its values"),
+    ("smallest zero where fits", "symsim sweep --axis zero=VALUE,VALUE looks at its values"),
+    ("smallest assume.causal where fits", "symsim sweep --axis assume.causal=VALUE,VALUE looks at its values"),
+    ("smallest assume.casual where fits", "there is no symbol 'assume.casual' that could move: did you mean 'assume.causal'?"),
+    ("largest world where fits", "world follows from the degrees and cannot be moved: dp can, as world = tp*cp*pp*dp"),
 )
 
 

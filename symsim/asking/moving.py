@@ -18,8 +18,8 @@ from symsim.algebra.typeset import entry
 from symsim.algebra.vocabulary import domain
 from symsim.asking.curve import Curve, curve, exactly
 from symsim.asking.subject import formula_of, number_of
-from symsim.asking.symbols import named_symbol, settings_symbols
-from symsim.errors import InputError, cut, nearest
+from symsim.asking.symbols import named_symbol, no_symbol, settings_symbols
+from symsim.errors import InputError
 from symsim.evaluation.evaluated import check_imbalance, evaluated
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.run import run_of
@@ -294,10 +294,8 @@ def moving(result: Evaluation, name: str) -> Moving:
     """The symbol that a user names: as formulas do (s, B_1), or as settings do (seq_length, network.1.bandwidth). InputError for what is none, or is
     not free."""
     spelt = named_symbol(result, name.strip())
-    if spelt not in result.values:
-        valid = [*(n for n in result.values if _part(n)), *settings_symbols(result)]
-        hint = nearest(name, valid, "'symsim list symbols' has symbols, 'symsim list options' options of a strategy")
-        raise InputError(f"there is no symbol '{cut(name)}' that could move: {hint}")
+    if spelt not in result.values or spelt == "world":
+        raise no_symbol(result, name.strip(), [*(n for n in result.values if _part(n)), *settings_symbols(result)])
     part = _part(spelt)
     if not part:
         raise InputError(f"{spelt} follows from other symbols and cannot be moved: {entry(spelt).meaning}")
