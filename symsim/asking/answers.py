@@ -176,7 +176,9 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Move:
-    """elasticity: percent of the quantity for a percent of the symbol; to: of an integer the value that the difference is to, else None."""
+    """elasticity: percent of the quantity for a percent of the symbol; to: of an integer the value that the difference is to, else None.
+
+    along: what else of the quantity's formula moves with it: names, values at `to` (of a real symbol the present ones), and now."""
 
     symbol: str
     value: Number
@@ -184,9 +186,17 @@ class Move:
     meaning: str
     elasticity: float
     to: int | None
+    along: tuple[tuple[str, Number, Number], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {"symbol": self.symbol, "value": plain(self.value), "unit": self.unit, "elasticity": self.elasticity, "difference_to": self.to}
+        return {
+            "symbol": self.symbol,
+            "value": plain(self.value),
+            "unit": self.unit,
+            "elasticity": self.elasticity,
+            "difference_to": self.to,
+            "moves_along": [{"symbol": name, "to": None if self.to is None else plain(to), "now": plain(now)} for name, to, now in self.along],
+        }
 
 
 @dataclass(frozen=True, repr=False)

@@ -193,6 +193,12 @@ def elasticities_text(answer: Elasticities) -> str:
     lines = ["\n".join(line.rstrip() for line in table(title, ("", "now", "percent", "by", ""), rows).splitlines())]
     if any(m.to is not None for m in answer.moves):
         lines.append(wrapped("derivative: exact, along the branch that is active. to N: the exact difference to N, which can run.", "  "))
+    for move in (m for m in answer.moves if m.along):
+        if move.to is None:
+            lines.append(wrapped(f"with {move.symbol} moves {', '.join(name for name, _, _ in move.along)}", "  "))
+        else:
+            moved = (f"{name} = {precise(there, '')} ({precise(now, '')} now)" for name, there, now in move.along)
+            lines.append(wrapped(f"with {move.symbol} = {digits(move.to)} goes {', '.join(moved)}", "  "))
     if answer.still:
         lines.append(wrapped(f"without effect here: {', '.join(answer.still)}", "  "))
     lines += [wrapped(f"{name}: {why}", "  ") for name, why in answer.left]

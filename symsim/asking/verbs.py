@@ -91,7 +91,7 @@ def _move(one: Moving, asked: Subject, formula: Formula, value: Number) -> Move 
         except InputError as error:
             # what another option settles has no other value
             return str(error)
-        return Move(one.name, now, one.unit, one.meaning, float(slope) * float(now) / float(value), None)
+        return Move(one.name, now, one.unit, one.meaning, float(slope) * float(now) / float(value), None, _along_with(one, formula, None))
     # tiles make steps: further off than the next value they count for little
     to = next(one.runnable(-(-int(now) * _FURTHER.numerator // _FURTHER.denominator), 1, 64 * int(now) + 64), None)
     if to is None:
@@ -101,7 +101,17 @@ def _move(one: Moving, asked: Subject, formula: Formula, value: Number) -> Move 
     except InputError as error:
         return str(error)
     here = Fraction(exactly(value))
-    return Move(one.name, now, one.unit, one.meaning, float((other - here) * int(now) / ((to - int(now)) * here)), to)
+    return Move(one.name, now, one.unit, one.meaning, float((other - here) * int(now) / ((to - int(now)) * here)), to, _along_with(one, formula, to))
+
+
+def _along_with(one: Moving, formula: Formula, to: int | None) -> tuple[tuple[str, Number, Number], ...]:
+    """What else of a formula's symbols another value of the symbol moves: of an integer, to what."""
+    values = one.result.values
+    if to is None:
+        return tuple((name, values[name], values[name]) for name in one.following(formula) or {})
+    there = one.at(to).values
+    moved = (n for n in sorted(formula.symbols - {one.name}) if n in there and there[n] != values[n])
+    return tuple((n, there[n], values[n]) for n in moved)
 
 
 @in_doubles()
