@@ -31,4 +31,4 @@ def test_both_sides_are_said_at_both_neighbours(question: str, low: int, high: i
     numbers = [float(r.value("t_step")) for r in there]
     assert [float(v.value) for v in (*meeting.sides, *meeting.until_sides)] == pytest.approx(numbers, rel=1e-12)
     text = " ".join(str(found).split())
-    assert f"= {low} and {high}: at {low} t_step is {numbers[0]:.6g} s, at {high} t_step is {numbers[1]:.6g} s; below it t_step is larger" in text
+    assert f"= {low} and {high}: at {low} t_step is {numbers[0]:.6g} s; at {high} t_step is {numbers[1]:.6g} s; below it t_step is larger" in text

@@ -167,7 +167,7 @@ def _meeting(answer: Crossing, meeting: Meeting) -> list[str]:
         word = ("from", "to") if equal else ("between", "and")
         where = f"{word[0]} {name} = {value} {word[1]} {until}"
         figures = _telling(meeting.sides, meeting.until_sides)
-        sides = f"at {value} {_sides(meeting.sides, figures)}, at {until} {_sides(meeting.until_sides, figures)}"
+        sides = f"at {value} {_sides(meeting.sides, figures)}; at {until} {_sides(meeting.until_sides, figures)}"
     said = f"{where}: {sides}; below it {larger[meeting.before]} is larger, above it {larger[meeting.after]}"
     lines = [wrapped(said, "  ")]
     for holding in meeting.holding:
