@@ -30,7 +30,8 @@ from symsim.algebra.expr import Number
 from symsim.asking.moving import Moving
 from symsim.errors import InputError
 
-QUANTITIES = ("time.step", "memory.peak", "tokens_per_second")
+# with the unit of a limit
+QUANTITIES = {"time.step": "s", "memory.peak": "B", "tokens_per_second": ""}
 _STEP = Fraction(1, 10**5)
 
 
@@ -39,7 +40,7 @@ def ask_extreme(case: cases.Case, one: Moving, quantity: str, points: list[Numbe
     limit = case.rng.choice(numbers) * case.rng.choice((1, 0.999, 1.001))
     name = cases.ranged(one, Fraction(points[0]), Fraction(points[-1]))
     way = case.rng.choice((1, -1))
-    said = f"{quantity} <= {limit!r}"
+    said = f"{quantity} <= {limit!r} {QUANTITIES[quantity]}"
     found = (case.result.largest if way > 0 else case.result.smallest)(name, where=said)
     held = [x for x, n in zip(points, numbers) if n <= limit * (1 - 1e-11)]
     if found.value is None:
@@ -57,7 +58,7 @@ def ask_needed(case: cases.Case, one: Moving, quantity: str, points: list[Number
     limit = case.rng.choice(numbers)
     if float(case.result.value(quantity)) <= limit * (1 + 1e-11):
         return ""
-    found = case.result.needed(cases.ranged(one, Fraction(points[0]), Fraction(points[-1])), for_=f"{quantity} <= {limit!r}")
+    found = case.result.needed(cases.ranged(one, Fraction(points[0]), Fraction(points[-1])), for_=f"{quantity} <= {limit!r} {QUANTITIES[quantity]}")
     held = [x for x, n in zip(points, numbers) if n <= limit * (1 - 1e-11)]
     if found.value is None:
         return f"nothing is enough for {limit}, and {float(held[0])} is" if held else ""
@@ -83,7 +84,7 @@ def any_case(seed: int, number: int) -> cases.Case:
 def ask_crossing(case: cases.Case, one: Moving, quantity: str, points: list[Number], numbers: list[float]) -> str:
     """What is wrong with the crossings of a quantity and a number."""
     target = (min(numbers) + max(numbers)) / 2
-    found = case.result.crossing(quantity, repr(target), over=cases.ranged(one, Fraction(points[0]), Fraction(points[-1])))
+    found = case.result.crossing(quantity, f"{target!r} {QUANTITIES[quantity]}", over=cases.ranged(one, Fraction(points[0]), Fraction(points[-1])))
     for a, b, u, v in zip(points, points[1:], numbers, numbers[1:]):
         between = [m for m in found.meetings if float(a) <= m.until and m.value <= float(b)]
         if (u < target) != (v < target) and not between:
@@ -112,7 +113,7 @@ def run(count: int, seed: int, points: int, drawn: Callable[[int, int], cases.Ca
     while sum(tally.values()) < count:
         case = drawn(seed, number)
         number += 1
-        quantity, kind = case.rng.choice(QUANTITIES), case.rng.choice(("extreme", "extreme", "crossing", "needed", "elasticity"))
+        quantity, kind = case.rng.choice(tuple(QUANTITIES)), case.rng.choice(("extreme", "extreme", "crossing", "needed", "elasticity"))
         one = cases.symbol_of(case, cases.REAL if kind == "elasticity" else cases.REAL + cases.WHOLE, "t_step")
         if one is None:
             continue
