@@ -32,3 +32,10 @@ def test_both_sides_are_said_at_both_neighbours(question: str, low: int, high: i
     assert [float(v.value) for v in (*meeting.sides, *meeting.until_sides)] == pytest.approx(numbers, rel=1e-12)
     text = " ".join(str(found).split())
     assert f"= {low} and {high}: at {low} t_step is {numbers[0]:.6g} s; at {high} t_step is {numbers[1]:.6g} s; below it t_step is larger" in text
+
+
+def test_a_long_row_that_cannot_run_hides_no_crossing() -> None:
+    """Groups of queries divide 32 heads: none of the many below 1,000,000,000 does."""
+    now = _result().value("memory.peak")
+    (meeting,) = _result().crossing("memory.peak", f"{float(now) + 1e6} B", "g").meetings
+    assert (meeting.value, meeting.until, meeting.sides[0].value) == (8, 16, now)

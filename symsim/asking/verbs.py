@@ -162,6 +162,8 @@ def _that_run(one: Moving, stretches: Sequence[Stretch]) -> list[Stretch]:
     for stretch in stretches:
         low, high = math.ceil(stretch.low), math.floor(stretch.high)
         first, last = (next(one.runnable(start, way, end), None) for start, way, end in ((low, 1, high), (high, -1, low)))
+        # a long row that cannot run ends a search from one side: what is found from the other stands for both
+        first, last = (last if first is None else first), (first if last is None else last)
         if first is None or last is None:
             continue
         if found and found[-1].sign == stretch.sign:
