@@ -305,7 +305,11 @@ def _chosen(one: Moving, found: Truth, kind: str) -> tuple[Number | None, int]:
     for end, way, part in ends:
         if not one.whole:
             return Fraction(end), way
-        value = next(one.runnable(int(end), -way, part.low if way > 0 else part.high), None)
+        other = part.low if way > 0 else part.high
+        value = next(one.runnable(int(end), -way, other), None)
+        if value is None:
+            # a long row that cannot run ends the search from there: the last that is met on the way to it
+            value = max(one.runnable(int(other), way, end), key=lambda v: v * way, default=None)
         if value is not None:
             return value, way
     return None, 1
