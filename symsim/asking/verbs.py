@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from symsim.algebra.expr import Expr, Number
+from symsim.algebra.expr import Number
 from symsim.algebra.formula import Formula
 from symsim.algebra.vocabulary import domain
 from symsim.asking.answers import Along, Crossing, Elasticities, Extreme, Holding, Meeting, Move, Row, Valued
@@ -108,7 +108,7 @@ def _along_with(one: Moving, formula: Formula, to: int | None) -> tuple[tuple[st
     """What else of a formula's symbols another value of the symbol moves: of an integer, to what."""
     values = one.result.values
     if to is None:
-        return tuple((name, values[name], values[name]) for name in one.following(formula) or {})
+        return tuple((name, values[name], values[name]) for name in one.following(formula) or {} if name != one.name)
     there = one.at(to).values
     moved = (n for n in sorted(formula.symbols - {one.name}) if n in there and there[n] != values[n])
     return tuple((n, there[n], values[n]) for n in moved)
@@ -345,7 +345,8 @@ def _holding(one: Moving, of: Subject, x: Number, within: Range) -> Holding | No
     if curve is None or of.amount.is_constant or one.name not in one.formula(of.amount).symbols:
         return None
     formula = one.formula(of.amount)
-    kept = _in_symbols(one, formula, {**one.values(x)})
+    # not where the formula's symbol is another number than is set
+    kept = in_symbols(formula, {**one.values(x)}, one.name) if one.reach == 1 else None
     return Holding(of.text, of.unit, branch(curve, x, within), kept if kept is not None and len(str(kept)) <= _LONGEST else None)
 
 
@@ -375,15 +376,10 @@ def _solved(one: Moving, compared: Comparison, x: Number, near: float) -> Closed
         found = None if found is None else replace(found, smooth=True)
     if found is None:
         return None
-    form = _in_symbols(one, formula, values, smooth=found.smooth)
+    form = in_symbols(formula, values, one.name, one.following(formula), smooth=found.smooth) if one.reach == 1 else None
     same_root = solved(form, one.name, values, near)
     told = same_root is not None and len(same_root.text) <= _LONGEST and math.isclose(same_root.value, found.value, rel_tol=_SOLVED)
     return replace(found, text=same_root.text if same_root is not None and told else "")
-
-
-def _in_symbols(one: Moving, formula: Formula, values: Mapping[str, Number], *, smooth: bool = False) -> Expr | None:
-    """None, too, where the formula's symbol is not what is set."""
-    return in_symbols(formula, values, one.name, one.following(formula), smooth=smooth) if one.reach == 1 else None
 
 
 @in_doubles()

@@ -89,7 +89,7 @@ TIME = (
             "collectives.py",
         ),
         ("an axis strides over those inside it", "stride = stride * degree", "stride = degree", "collectives.py"),
-        ("tokens are sent to a node once", 'minimum(1, reached / symbol("K"))', "1", "collectives.py systems.py"),
+        ("tokens are sent to a node once", 'minimum(1, most / symbol("K"))', "1", "collectives.py systems.py"),
     )
     + of(
         "cost/step_time.py",
