@@ -187,7 +187,7 @@ def sweep(
 
 def _say_too_large(base: Base, made: Sweep, rows: Mapping[str, Any]) -> None:
     """Where the first point needs more memory than there is, unless the system is an axis."""
-    moved = any(name.startswith(("system", "accelerator", "memory")) for name in made.space.columns)
+    moved = {column.name for column in made.space.columns.values()} & {"system", "accelerator.memory"}
     if base.system is None or moved or "memory.peak" not in rows:
         return
     needed, there = int(rows["memory.peak"][0]), int(load_system(base.system, base.system_changes).accelerator.memory.value)

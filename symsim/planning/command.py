@@ -101,11 +101,9 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
         files_of(written[0], Asked(loaded.architecture, Strategy(), suffix=written[1].suffix), written[1])
     target = f"{written[0]} {written[1].suffix}" if written is not None else ""
     with shown_progress() as progress:
-        top = 1 if sizing else request.top
-        each = [(w, partial(_planned, loaded, request, system, w, top, target, progress)) for system in systems for w in sizes]
-        plans, refused = of_each(each)
-    for note in refused:
-        say(note)
+        made = partial(_planned, loaded, request, top=1 if sizing else request.top, target=target, progress=progress)
+        plans, refused = of_each([(world, partial(made, system, world)) for system in systems for world in sizes])
+    list(map(say, refused))
     found = plans[0]
     if sizing:
         _write_sizes([sized(p, request.need) for p in plans], request, as_json, write, say)
