@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import symsim
+from symsim.cost import states
 from symsim.inputs.hf import read_config
 from symsim.inputs.strategy import Strategy
 
@@ -35,7 +37,9 @@ def ours(config: dict[str, Any], o: dict[str, Any]) -> dict[str, int]:
         settings["cross_entropy_fusion"] = o["loss"]
     if o.get("quantize"):
         settings["quantize_base"] = o["quantize"]
-    result = symsim.derive(architecture, Strategy(**settings), {"attention_kernel": "flash", "optimizer_implementation": how or "fused"})
+    # the draws ask bitsandbytes for blocks of the smallest tensors too (draws/peaks.py bitsandbytes_adam)
+    with patch.object(states, "SMALLEST_IN_BLOCKS", 0):
+        result = symsim.derive(architecture, Strategy(**settings), {"attention_kernel": "flash", "optimizer_implementation": how or "fused"})
     at = result.stage_numbers(result.stages[0])
 
     def most(*names: str) -> int:

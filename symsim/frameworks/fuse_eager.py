@@ -244,14 +244,14 @@ def eager_cross_entropy(k: Kernels, op: Op) -> None:
         logits = run(k, "scale", [logits])
     if k.profile.model.logit_softcap:
         logits = run(k, "scale", [run(k, "tanh", [run(k, "scale", [logits])])])
-    whole = k.dims_of(logits)
+    whole, asked = k.dims_of(logits), k.profile.strategy.cross_entropy_fusion
     chunks = chunked_rows(k, whole)
-    if k.profile.strategy.cross_entropy_fusion in BY_PIECES:
+    if asked in BY_PIECES:
         _by_pieces(k, op.inputs[0], k.profile.strategy.cross_entropy_chunks or 8)
-    if k.profile.strategy.cross_entropy_fusion == COMPILED:
+    if asked == COMPILED:
         _compiled_loss(k, op, logits)
         return
-    narrow = k.profile.strategy.cross_entropy_fusion == "torch" or not op.of(CrossEntropy).upcast
+    narrow = asked == "torch" or not op.of(CrossEntropy).upcast
     if not narrow and chunks != list(whole):
         logits = run(k, "cast", [logits], chunks, "fp32")
     torch_loss(k, op, logits if narrow else cast(k, logits, "fp32"), whole, chunks != list(whole))

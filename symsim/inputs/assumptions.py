@@ -129,11 +129,10 @@ ASSUMPTIONS: dict[str, Assumption] = {
     "expert_load": Assumption(
         "balanced",
         ("balanced", "random", "in_turn"),
-        "rows an expert-parallel rank receives: the mean (balanced), or what the busiest rank gets where every token takes K of E experts at "
-        "random (random), or the mean where a token's experts stand in a row, the next K of the next token, so that few ranks have any of them "
-        "(in_turn); each times the load imbalance (symbol lam, 1 unless set)",
+        "rows an expert-parallel rank receives: the mean (balanced), the busiest rank's where every token takes K of E experts at random (random), "
+        "or the mean with a token's K in a row, on few ranks (in_turn); times the load imbalance (symbol lam, 1 unless set)",
         "balanced: set lam for a measured imbalance; random: Megatron-Core moe_router_force_load_balancing draws its logits so; the largest of e "
-        "normal numbers, within 4 per cent for 2 to 256; in_turn: FakeBalancedGate of NeMo Automodel moe/layers.py, for benchmarks",
+        "normal numbers, within 4 per cent for 2 to 256; in_turn: NeMo Automodel FakeBalancedGate",
     ),
     "dispatcher_metadata": Assumption(
         "counted",
