@@ -47,20 +47,20 @@ def _merak(tmp_path: Path, model: dict[str, Any], adapters: dict[str, Any]) -> J
     return load_job("merak", str(tmp_path / "train.py"), model=str(tmp_path))
 
 
+GPT_OSS = {
+    **{"model_type": "gpt_oss", "num_hidden_layers": 2, "hidden_size": 16, "intermediate_size": 16, "num_local_experts": 4, "vocab_size": 64},
+    **{"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8},
+}
+
+
 def test_biases_of_experts_rest(tmp_path: Path) -> None:
     """Their names end in gate_up_proj_bias in transformers 5, and peft takes those that end in .bias (tuners_utils.py): counted by peft 0.21.2."""
-    sizes = {"num_hidden_layers": 2, "hidden_size": 16, "intermediate_size": 16, "num_local_experts": 4, "vocab_size": 64}
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8}
-    made = _merak(tmp_path, {"model_type": "gpt_oss", **sizes, **heads}, {"r": 2, "target_modules": ["q_proj"], "bias": "all"})
+    made = _merak(tmp_path, GPT_OSS, {"r": 2, "target_modules": ["q_proj"], "bias": "all"})
     assert made.architecture is not None
     adapters, biases = 2 * (16 + 16), 16 + 8 + 8 + 16 + 4
     assert derive(made.architecture, made.placed()).value("params.trained") == 2 * (adapters + biases)
 
 
-GPT_OSS = {
-    **{"model_type": "gpt_oss", "num_hidden_layers": 2, "hidden_size": 16, "intermediate_size": 16, "num_local_experts": 4, "vocab_size": 64},
-    **{"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8},
-}
 MIXTRAL = {
     **{"model_type": "mixtral", "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 48, "num_local_experts": 4, "vocab_size": 64},
     **{"num_experts_per_tok": 2, "num_attention_heads": 4, "num_key_value_heads": 2},

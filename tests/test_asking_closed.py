@@ -57,3 +57,9 @@ def test_what_is_solved_far_from_the_answer_is_no_closed_form() -> None:
     far, near = (_result().largest("s", f"ceil(s/10000) <= {most}") for most in (1.5, 1.05))
     assert far.value == near.value == 10_000 and far.closed is None
     assert near.closed is not None and near.closed.smooth and near.closed.value == pytest.approx(10_500)
+
+
+def test_what_moves_along_is_solved_for_in_symbols_too() -> None:
+    """Of m = 64/dp; with m as it is there was no root in symbols."""
+    closed = _result().largest("dp", "m >= 5").closed
+    assert closed is not None and (closed.value, closed.text) == (pytest.approx(12.8), "64/5")

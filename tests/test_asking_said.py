@@ -10,6 +10,7 @@ import pytest
 
 import symsim
 from symsim.api.result import Result
+from symsim.asking.moving import moving
 from symsim.errors import InputError
 
 ASKED = ("llama3-8b", "-s", "tp=2,sp=true,dp=4,global_batch_size=64", "-y", "h100-sxm")
@@ -84,3 +85,4 @@ def test_a_micro_batch_is_looked_for_within_the_batch() -> None:
     """From the largest integer down none of 20,000 divides a batch of 64: that the condition holds nowhere was no answer."""
     fitting, every = _result().largest("b", "fits"), _result().largest("b", "N <= 1e12")
     assert fitting.value == 2 and fitting.beyond == 4 and every.value == 16
+    assert moving(_result(), "b").bounds() == (1, 64)

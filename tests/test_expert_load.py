@@ -10,7 +10,7 @@ from symsim.api.result import derive
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.systems import load_system
-from symsim.placement.sizes import reached
+from symsim.placement.sizes import reached, reached_in_turn
 
 
 def rows(ep: int, load: str, seq: int = 512, **overrides: float) -> float:
@@ -55,10 +55,10 @@ def test_experts_in_a_row_are_of_few_ranks(experts: int, chosen: int) -> None:
     """Where one of a token's experts and a part's divides the other."""
     moe = load_model("qwen3-30b-a3b").architecture.moe
     assert moe is not None
-    moe = moe.model_copy(update={"num_moe_experts": experts, "moe_router_topk": chosen})
+    moe, sizes = moe.model_copy(update={"num_moe_experts": experts, "moe_router_topk": chosen}), {"E": experts, "K": chosen}
     for parts in (n for n in range(1, experts + 1) if experts % n == 0 and (chosen % (experts // n) == 0 or (experts // n) % chosen == 0)):
-        assert reached(moe, expr(parts), in_turn=True).evaluate({}) == in_a_row(experts, chosen, parts)
-        assert reached(moe, expr(parts), in_turn=True).evaluate({}) <= reached(moe, expr(parts)).evaluate({}) + 1e-12
+        found = reached_in_turn(expr(parts)).evaluate(sizes)
+        assert found == in_a_row(experts, chosen, parts) and found <= reached(moe, expr(parts)).evaluate({}) + 1e-12
 
 
 def test_kernels_of_an_exchange_send_a_token_once_to_few_ranks() -> None:
@@ -75,3 +75,12 @@ def test_kernels_of_an_exchange_send_a_token_once_to_few_ranks() -> None:
     wide = {**flex, "ep": 64, "dp": 64}
     apart, near = (derive(model, Strategy(**wide), {"expert_load": load}, {}, load_system("h100-sxm")) for load in ("balanced", "in_turn"))
     assert near.step_numbers["exposed_ep"] < apart.step_numbers["exposed_ep"] / 3
+
+
+def test_messages_of_tokens_reach_few_nodes() -> None:
+    """Of 16 ranks on two nodes one has a token's 8 experts in a row, and both where they are drawn: half as much between nodes."""
+    model, rate = load_model("qwen3-30b-a3b").architecture, []
+    for load in ("in_turn", "balanced"):
+        found = derive(model, Strategy(ep=16, dp=16, etp=1), {"expert_load": load, "moe_exchange": "once_per_node"}, {}, load_system("h100-sxm"))
+        rate.append(found.step_numbers["beta_ep_all_to_all"])
+    assert rate[1] == pytest.approx(2 * rate[0], rel=1e-12)

@@ -442,6 +442,9 @@ def test_what_megatron_does_not_start_with_is_not_written(tmp_path: Path) -> Non
     experts = Asked(symsim.load_model("gpt-oss-20b"), load_strategy("tp=2,sp=true,dp=4"))
     with pytest.raises(InputError, match="as gpt-oss-20b has, over etp=2 ranks; give etp=1"):
         export("megatron", experts, tmp_path / "train.sh")
+    few = Asked(symsim.load_model("llama3-8b"), load_strategy("pp=4,vpp=2,num_microbatches=3,microbatch_group_size_per_vp_stage=3"))
+    with pytest.raises(InputError, match="as many micro-batches as stages, pp=4, or more through a chunk in a row; there are 3"):
+        export("megatron", few, tmp_path / "train.sh")
     assert not (tmp_path / "train.sh").exists()
 
 
@@ -500,6 +503,8 @@ def test_nodes_hold_equally_many_ranks() -> None:
 def test_two_spellings_of_one_strategy_are_equal() -> None:
     assert plain(load_strategy("tp=2,global_batch_size=8,dp=2")) == plain(load_strategy("tp=2,etp=2,num_microbatches=4,dp=2"))
     assert plain_model(symsim.load_model("llama3-8b"))["attention"]["kv_channels"] == 128
+    emptied = "pp=4,zero=3,dp=2,num_microbatches=8,gradient_sync="
+    assert plain(load_strategy(f"{emptied}every_flush")) == plain(load_strategy(f"{emptied}last_microbatch"))
     assert resolve({})
 
 

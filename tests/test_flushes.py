@@ -106,7 +106,7 @@ def test_sums_of_the_flushes_before_lie_beside_whole_gradients() -> None:
 
 
 def test_rows_of_several_lengths_are_waited_for_in_every_flush() -> None:
-    lengths = {"document_lengths": "lognormal:1000+1"}
+    lengths = {"document_lengths": "lognormal:500+0.5"}
     for zero in (3, 0):
         two, one = (made({**s, **lengths, "zero": zero, "reshard_after_backward": zero == 0}).step_numbers for s in (EMPTIED, HALF))
         assert two["exposed_lengths"] == pytest.approx(2 * one["exposed_lengths"], rel=1e-12) and two["exposed_lengths"] > 0
@@ -123,6 +123,18 @@ def test_a_sweep_knows_it() -> None:
     for times, count, step, peak in zip(*(found[n] for n in ("pipeline_flushes", "num_microbatches", "time.step", "memory.peak"))):
         again = made({**EMPTIED, "pipeline_flushes": int(times), "num_microbatches": int(count)})
         assert (step, peak) == pytest.approx((again.value("time.step"), again.value("memory.peak")), rel=1e-12)
+
+
+def test_a_module_has_rounds_of_a_flush() -> None:
+    """Of as many micro-batches as are no multiple of the stages: 12 in two flushes are rounds of 6, and 20 of 5."""
+    strategy = "pp=4,vpp=2,dp=4,num_microbatches=16,schedule=interleaved_zb,pipeline_flushes=2"
+    space: dict[str, Any] = {}
+    exec(symsim.compile("llama3-8b", strategy, "h100-sxm", free=["m"]), space)
+    counts = [8, 12, 14, 20]
+    found = space["kernel"](m=counts)
+    there = [symsim.derive("llama3-8b", strategy.replace("batches=16", f"batches={m}"), system="h100-sxm") for m in counts]
+    assert found["memory.peak"].tolist() == [r.value("memory.peak") for r in there]
+    assert found["time.step"].tolist() == pytest.approx([float(r.value("time.step")) for r in there], rel=1e-12)
 
 
 @pytest.mark.parametrize(("micro", "group"), [(20, 5), (24, 4), (6, 3)])
@@ -142,7 +154,10 @@ def test_rounds_of_interleaved_zb_are_of_a_flush(micro: int, group: int) -> None
         ({"gradient_sync": "every_group", "vpp": 2}, "give gradient_sync=every_flush"),
         ({"defer_embedding_wgrad_compute": True, "fusion": "te"}, "defer_embedding_wgrad_compute=true of Megatron-Core's; give one of them"),
         ({"vpp": 2, "num_microbatches": 12}, r"vpp=2 needs the micro-batches of a flush \(6\) to be a multiple of pp=4"),
-        ({"schedule": "zb_h2", "num_microbatches": 8}, "needs num_microbatches of 2\\*pp - 1 or more a flush; it has pp=4, num_microbatches=8, "),
+        (
+            {"schedule": "zb_h2", "num_microbatches": 8},
+            "a flush of schedule=zb_h2 needs .* 2\\*pp - 1 or more; it has pp=4, num_microbatches=8, ",
+        ),
         ({"vpp": 2, "microbatch_group_size_per_vp_stage": 9}, "should lie between pp=4 and num_microbatches=16/2"),
     ],
 )

@@ -209,7 +209,10 @@ def test_the_loss_is_pytorchs(tmp_path: Path, model: dict[str, Any], asked: dict
         ((1, 8, 2), True, True, True, ("last_microbatch", False)),
         ((1, 8, 2), True, False, True, ("last_microbatch", True)),
         ((1, 8, 2), False, False, True, (None, True)),
+        # what the units of a mixture are told is of experts that are spread alone
         ((1, 1, 2), True, False, True, ("last_microbatch", True)),
+        ((1, 1, 2), False, True, True, ("last_microbatch", True)),
+        ((2, 1, 2), False, True, True, ("every_flush", False)),
         ((1, 8, 1), True, True, True, (None, True)),
     ],
 )

@@ -172,6 +172,8 @@ def test_where_adapters_drop_and_a_gate_that_balances(tmp_path: Path) -> None:
     for asked, found in (({}, "post"), ({"dropout_position": "pre"}, "pre"), ({"dropout": 0.0, "dropout_position": "post"}, "pre")):
         lora = {"enabled": True, "dim": 8, "dropout": 0.1, **asked}
         assert job(tmp_path, {"dtensor_cfg": {"enabled": True, "lora_cfg": lora}}).placed().lora_dropout_position == found
+    (row,) = [row for row in job(tmp_path, {"dtensor_cfg": {"enabled": True, "lora_cfg": lora}}).rows if row.key.endswith("dropout_position")]
+    assert (row.fate, row.why) == ("no_cost_effect", "nothing is dropped")
     backend = {"fake_balanced_gate": True}
     made = job(tmp_path, {"dtensor_cfg": {"enabled": True, "automodel_kwargs": {"backend": backend}}})
     assert made.assumptions["expert_load"] == "in_turn"

@@ -126,6 +126,10 @@ def test_what_keeps_strategies_out_is_said() -> None:
     assert "no tp above 1 divides vocab_size=128257: a padded one opens such strategies, as of --set vocab_size=129024" in said
     padded = plan("llama3-8b", SYSTEM, world=8, global_batch_size=32, fix=fixed, overrides={"V": 129024}, top=1)
     assert padded.fits and "vocab_size=" not in repr(padded)
+    # three ranks may share one that is odd, and one rank shares none
+    for world, rows in ((12, 50265), (1, 128257)):
+        other = plan("gpt3-175b", SYSTEM, world=world, global_batch_size=12, fix=fixed, overrides={"V": rows}, top=1)
+        assert "no tp above 1" not in repr(other)
     sizes = sizing("llama3-8b", SYSTEM, world=[8, 10], global_batch_size=32, fix=f"{fixed},tp=1")
     assert [size.world for size in sizes.sizes] == [8] and "10 accelerators are left out: nothing in the space can run" in repr(sizes)
     ended = run("plan", "llama3-8b", "-y", SYSTEM, "--world", "8,10", "--global-batch-size", "32", "--fix", f"{fixed},tp=1")
@@ -260,14 +264,14 @@ def test_why_not_of_a_file_is_as_it_stands(tmp_path: Path) -> None:
 def test_what_a_file_says_otherwise_stands_in_the_plan() -> None:
     """Gemma's gated GELU, and its norms behind blocks, have no arguments of Megatron-LM."""
     found = plan("gemma-3-4b", SYSTEM, world=4, global_batch_size=16, fix="cp=1,pp=1,tp=1,recompute=none", top=1)
-    assert {"mlp.gated", "norms"} <= {one.name for one in found.written.losses} and found.written.result is not None
+    assert {"mlp.gated", "norms"} <= {one.name for one in found.written.unsaid} and found.written.result is not None
     here, there = (float(one.value("time.step")) for one in (found.best[0].result, found.written.result))
     words = " ".join(plan_text(found).split())
     assert there < 0.95 * here and "mlp.gated=true (it says false)" in words and "Read back, its step takes" in words and "% less" in words
     assert found.to_json()["written"]["time.step"] == there
     how = {"assume.causal": "half"}
     other = plan("smollm2-360m", SYSTEM, world=4, global_batch_size=16, fix="cp=1,pp=1,tp=1,recompute=none", top=1, overrides=how)
-    assert not other.written.losses and "written" not in other.to_json() and "cannot say" not in plan_text(other)
+    assert not other.written.unsaid and "written" not in other.to_json() and "cannot say" not in plan_text(other)
 
 
 def test_why_not_where_nothing_fits() -> None:

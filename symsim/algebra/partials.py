@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from symsim.algebra.active import counting
 from symsim.algebra.expr import Call, Expr, Number, Symbol
 from symsim.algebra.operators import EXACT, FUNCTIONS
 
@@ -42,10 +43,9 @@ def _through(call: Call, value: float, values: Mapping[str, Number], weight: flo
         if row.slope:
             _add(call.arguments[0], values, weight * row.slope, found)
     else:
-        assert row.chosen is not None
-        branches, keys = call.branches
-        reached = [k.evaluate(values) for k in keys]
-        _add(branches[reached.index(row.chosen(*reached))], values, weight, found)
+        at = counting(call, values)
+        assert at is not None
+        _add(call.branches[0][at], values, weight, found)
 
 
 def _value(call: Call, values: Mapping[str, Number]) -> Number:

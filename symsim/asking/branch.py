@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from symsim.algebra.expr import ZERO, Call, Expr, Number, Symbol, expr, function, symbol
+from symsim.algebra.active import counting, remade
+from symsim.algebra.expr import ZERO, Atom, Call, Expr, Number, Symbol, expr, function, symbol
 from symsim.algebra.formula import Formula
-from symsim.algebra.operators import FUNCTIONS
 from symsim.algebra.vocabulary import domain
-from symsim.asking.curve import Curve, Node
+from symsim.asking.curve import Curve
 from symsim.asking.enclosure import Enclosed, looked_at
 from symsim.asking.signs import Range
 
@@ -59,17 +59,9 @@ def choices(curve: Curve, x: Number) -> dict[str, int]:
     found: dict[str, int] = {}
     for node in reversed(curve.nodes):
         if node.name in needed:
-            found[node.name] = _place(node, numbers)
+            found[node.name] = counting(node.call, numbers) or 0
             needed |= looked_at(node, found[node.name])
     return found
-
-
-def _place(node: Node, numbers: Mapping[str, Number]) -> int:
-    chosen = FUNCTIONS[node.call.function].chosen
-    if chosen is None:
-        return 0
-    keys = [k.evaluate(numbers) for k in node.call.branches[1]]
-    return keys.index(chosen(*keys))
 
 
 def _active(curve: Curve, x: Number, here: Mapping[str, int]) -> Expr | None:
@@ -126,15 +118,11 @@ def _changes(curve: Curve, here: Mapping[str, int], x: float) -> tuple[str, ...]
 
 def unrounded(amount: Expr) -> Expr:
     """An expression over one symbol without ceil and floor."""
-    total = ZERO
-    for monomial, coefficient in amount.terms.items():
-        term = expr(coefficient)
-        for atom, power in monomial:
-            rounds = isinstance(atom, Call) and atom.function in _ROUNDS
-            base = unrounded(atom.arguments[0]) if isinstance(atom, Call) and rounds else Expr({((atom, 1),): 1})
-            term = term * base**power
-        total = total + term
-    return total
+
+    def of(atom: Atom) -> Expr:
+        return unrounded(atom.arguments[0]) if isinstance(atom, Call) and atom.function in _ROUNDS else Expr({((atom, 1),): 1})
+
+    return remade(amount, of)
 
 
 def in_symbols(
@@ -178,8 +166,8 @@ class _Resolved:
         return total
 
     def _decided(self, call: Call) -> Expr | None:
-        row = FUNCTIONS[call.function]
-        if row.chosen is None:
+        at = counting(call, self.numbers)
+        if at is None:
             inside = [one for a in call.arguments if (one := self.of(a)) is not None]
             if len(inside) < len(call.arguments):
                 return None
@@ -188,9 +176,7 @@ class _Resolved:
                 if self.smooth if self.kept in inside[0].symbols() else value == int(value):
                     return inside[0]
             return function(call.function, *inside)
-        values, keys = call.branches
-        reached = [k.evaluate(self.numbers) for k in keys]
-        return self.of(values[reached.index(row.chosen(*reached))])
+        return self.of(call.branches[0][at])
 
 
 @dataclass(frozen=True)

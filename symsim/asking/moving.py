@@ -106,7 +106,7 @@ class Moving:
             most = largest(field_of(self.name)) if self.part == "strategy" else _LARGEST
             batch = self.result.strategy.global_batch_size
             if batch is not None and STRATEGY_SYMBOLS.get(self.name) == "micro_batch_size":
-                # none larger can run, and a long row of others ends the search
+                # none larger can run
                 most = batch
             return 1.0, float(min(_LARGEST, most))
         now = float(self.now)

@@ -48,7 +48,7 @@ from symsim.inputs.system import System
 from symsim.inputs.traced import once, reading
 from symsim.ir.messages import Message
 from symsim.placement.mesh import Mesh
-from symsim.placement.sizes import reached
+from symsim.placement.sizes import reached, reached_in_turn
 
 PER_BYTE = SECOND / BYTE
 
@@ -242,7 +242,7 @@ class Network:
             share = (self._members(message.axis, j) - self._members(message.axis, j - 1)) / n
             if self.once_per_unit and message.axis == "ep" and j > 1:
                 units = n / self._members(message.axis, j - 1)
-                most = maximum(1, units * symbol("K") / symbol("E")) if self.in_turn else units
+                most = reached_in_turn(units) if self.in_turn else units
                 most = most if self.node_limit is None else minimum(most, self.node_limit)
                 share = share * minimum(1, most / symbol("K"))
             parts.append(share * self._rate(message, j).expr)
@@ -253,10 +253,10 @@ class Network:
         arrived = Quantity(message.larger_bytes, BYTE)
         backend, axis, parts = self.strategy.moe_flex_dispatcher_backend, message.axis, []
         everywhere = product(a.degree for a in self.groups[axis])
-        to_ranks = reached(moe, everywhere, self.in_turn)
+        to_ranks = self._reached(moe, everywhere)
         for j in self.tiers:
             inside, below = self._members(axis, j), self._members(axis, j - 1)
-            often = reached(moe, everywhere / below, self.in_turn) if j > 1 else to_ranks
+            often = self._reached(moe, everywhere / below) if j > 1 else to_ranks
             if j > 1 and self.node_limit is not None:
                 often = minimum(often, self.node_limit)
             share = self._table("exchange", "eta", backend, axis, j)
@@ -269,6 +269,9 @@ class Network:
         key, meaning = Key("beta", "network", axis=axis, operation=backend), f"seconds a byte of what arrives of an exchange by {backend} over {axis}"
         worst = self._once(key, Quantity(maximum(*parts, 0), PER_BYTE), meaning, rf"\beta^{{{_text(axis)}}}_{{{_text(backend)}}}")
         return arrived * worst + Quantity(latency, SECOND)
+
+    def _reached(self, moe: Moe, units: Expr) -> Expr:
+        return reached_in_turn(units) if self.in_turn else reached(moe, units)
 
     def multiprocessors(self, axis: str) -> Expr:
         """Those that a dispatcher's exchange takes from the kernels beside it."""

@@ -122,11 +122,11 @@ def unwritten(kind: str, architecture: Architecture) -> str:
     return ""
 
 
-def read_back(kind: str, asked: Asked) -> tuple[list["Loss"], Job]:
+def read_back(kind: str, asked: Asked) -> tuple[list["Unsaid"], Job]:
     """What the files of a target do not say, and the job that they do. InputError as `files`, in the words of the last of its suffixes."""
     asked, made = _first_files(kind, asked)
     job = _job_of(kind, made)
-    return _losses(asked, job, TARGETS[kind].says_arithmetic), job
+    return _unsaid(asked, job, TARGETS[kind].says_arithmetic), job
 
 
 def _first_files(kind: str, asked: Asked) -> tuple[Asked, Mapping[str, str]]:
@@ -170,7 +170,7 @@ def _beyond(model: Architecture) -> str:
     return ""
 
 
-class Loss(NamedTuple):
+class Unsaid(NamedTuple):
     """A choice that comes back otherwise when it is read: what it is, and what it comes back as."""
 
     name: str
@@ -190,7 +190,7 @@ class Loss(NamedTuple):
 def lost(kind: str, asked: Asked, made: Mapping[str, str]) -> list[str]:
     """What the files do not say: choices that come back otherwise when they are read."""
     job, title = _job_of(kind, made), TARGETS[kind].title
-    said = [f"{title} cannot say {one.said}: what is written means {one.instead}" for one in _losses(asked, job, TARGETS[kind].says_arithmetic)]
+    said = [f"{title} cannot say {one.said}: what is written means {one.instead}" for one in _unsaid(asked, job, TARGETS[kind].says_arithmetic)]
     chosen = _chosen(asked)
     own = {n: v for n, v in resolve(job.assumptions).items() if v != ASSUMPTIONS[n].default and n not in {*chosen, *asked.idle}}
     if own:
@@ -214,8 +214,8 @@ def _chosen(asked: Asked) -> list[str]:
     return [name for name, value in asked.assumptions.items() if value != ASSUMPTIONS[name].default and name not in asked.idle]
 
 
-def _losses(asked: Asked, job: Job, says_arithmetic: bool) -> list[Loss]:
-    said: list[Loss] = []
+def _unsaid(asked: Asked, job: Job, says_arithmetic: bool) -> list[Unsaid]:
+    said: list[Unsaid] = []
     trained = {depths(asked.architecture, asked.strategy.mtp_num_layers)}
     if job.strategy is not None:
         back = load_strategy(job.strategy)
@@ -227,17 +227,17 @@ def _losses(asked: Asked, job: Job, says_arithmetic: bool) -> list[Loss]:
         differ = [name for name in differ if name != "mtp_num_layers" or len(trained) > 1]
         if "recompute" in differ:
             differ = [name for name in differ if not name.startswith("recompute_")]
-        said += [Loss(name, plain(asked.strategy)[name], there[name]) for name in differ]
+        said += [Unsaid(name, plain(asked.strategy)[name], there[name]) for name in differ]
     if job.architecture is not None:
         ours, theirs = (_leaves(plain_model(a)) for a in (asked.architecture, job.architecture))
         # a model's own depths are those that its strategy trains
         skipped = "mtp_num_layers" if len(trained) == 1 else ""
         names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name) and name != skipped]
-        said += [Loss(name, ours.get(name), theirs.get(name)) for name in names]
-        said += [Loss(f"arithmetic.{name}", *one) for name, *one in _otherwise(asked.architecture, job.architecture, says_arithmetic)]
+        said += [Unsaid(name, ours.get(name), theirs.get(name)) for name in names]
+        said += [Unsaid(f"arithmetic.{name}", *one) for name, *one in _otherwise(asked.architecture, job.architecture, says_arithmetic)]
     held = resolve(job.assumptions)
     differ = [name for name in _chosen(asked) if asked.assumptions[name] != held[name]]
-    return [*said, *(Loss(f"assume.{name}", asked.assumptions[name], held[name]) for name in differ)]
+    return [*said, *(Unsaid(f"assume.{name}", asked.assumptions[name], held[name]) for name in differ)]
 
 
 def _otherwise(model: Architecture, back: Architecture, said: bool) -> Iterator[tuple[str, Any, Any]]:

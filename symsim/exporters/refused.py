@@ -71,8 +71,10 @@ def _enough_microbatches(_: Architecture, s: Strategy) -> None:
     if s.pp == 1:
         return
     least = {"1f1b": s.pp if s.vpp == 1 else 1, "dualpipev": 2 * s.pp}.get(s.schedule, 1)
-    if (at_once := s.microbatches // s.pipeline_flushes) < least:
-        raise InputError(f"torchtitan runs schedule={s.schedule} with as many micro-batches as stages, {least}, or more; there are {at_once}")
+    if s.flush_microbatches < least:
+        raise InputError(
+            f"torchtitan runs schedule={s.schedule} with as many micro-batches as stages, {least}, or more; there are {s.flush_microbatches}"
+        )
 
 
 def _tied_head(a: Architecture, s: Strategy) -> None:

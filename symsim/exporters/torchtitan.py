@@ -84,7 +84,7 @@ def _optimizer(asked: "Asked") -> Section:
 
 def _training(s: Strategy) -> Section:
     """With a pipeline the local batch is what is cut into micro-batches; gradients of several are accumulated."""
-    local = s.micro_batch_size * (s.microbatches // s.pipeline_flushes if s.pp > 1 else 1)
+    local = s.micro_batch_size * (s.flush_microbatches if s.pp > 1 else 1)
     made: Section = {"local_batch_size": local, "seq_len": s.seq_length, "steps": 1000, "dataset": "c4"}
     if s.pp == 1 or s.pipeline_flushes > 1:
         made["global_batch_size"] = s.micro_batch_size * s.microbatches * s.dp

@@ -122,7 +122,7 @@ def _parallelism(s: Strategy, older: dict[str, Any]) -> dict[str, Any]:
     ones = [key for key, value in older.items() if key.endswith("_degree") and value == 1 and key != "data_parallel_shard_degree"]
     made = {key: value for key, value in older.items() if key not in (*_GONE, *ones)}
     if s.pp > 1:
-        made["num_pp_microbatches"] = s.microbatches // s.pipeline_flushes
+        made["num_pp_microbatches"] = s.flush_microbatches
     if "module_fqns_per_model_part" in made:
         parts = made["module_fqns_per_model_part"]
         made["module_fqns_per_model_part"] = [["lm_head" if name == "output" else name for name in part] for part in parts]

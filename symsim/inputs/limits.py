@@ -23,6 +23,8 @@ MOST_STAGES = 4096
 # each is derived by itself
 MOST_LAYER_KINDS = 32
 MOST_TIERS = 12
+# ranks of adapters by names of linear maps
+MOST_PATTERNS = 256
 # a number of a system, in base units, and one over it
 LARGEST_QUANTITY = Fraction(10**30)
 

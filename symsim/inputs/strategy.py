@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
-from symsim.inputs.limits import LARGEST_SIZE, MOST_LAYERS, MOST_STAGES, AnyLayers, AnySize, Degree, Layers, Size, Stages
+from symsim.inputs.limits import LARGEST_SIZE, MOST_LAYERS, MOST_PATTERNS, MOST_STAGES, AnyLayers, AnySize, Degree, Layers, Size, Stages
 
 Loss = Literal["unfused", "native", "te", "torch", "torch_fp32", "linear", "liger", "chunked", "cut", "output_chunks", "compiled_chunks"]
 RECOMPUTE_MODULES = ("core_attn", "mlp", "moe", "moe_act", "layernorm", "mla_up_proj", "shared_experts", "mhc")
@@ -94,9 +94,7 @@ class Strategy(BaseModel):
     num_microbatches: Size | None = Field(None, description="micro-batches a step (default 1, or pp with vpp)")
     global_batch_size: Size | None = Field(None, description="sequences a step, all data-parallel ranks together")
     seq_length: Size = Field(4096, description="tokens a sequence")
-    packed_document_length: Size | None = Field(
-        None, description="mean length of the documents packed into a sequence; attention stays inside a document"
-    )
+    packed_document_length: Size | None = Field(None, description="mean length of documents packed into a sequence; attention stays inside each")
     document_lengths: str | None = Field(
         None,
         max_length=4096,
@@ -172,7 +170,7 @@ class Strategy(BaseModel):
     lora_rank: Size = Field(8, description="lora: rank of the adapters")
     lora_expert_rank: Size | None = Field(None, description="lora: rank of the adapters of experts, where it is another")
     rank_pattern: tuple[str, ...] | None = Field(
-        None, max_length=256, description="lora: other ranks, NAME=RANK, of which the first counts: q_proj=16+layers.0-3.down_proj=4"
+        None, max_length=MOST_PATTERNS, description="lora: other ranks, NAME=RANK, of which the first counts: q_proj=16+layers.0-3.down_proj=4"
     )
     oft_block_size: Size = Field(32, ge=2, description="oft: inputs of a linear map that are rotated together")
     lora_dropout: float = Field(0.0, ge=0, lt=1, description="lora: dropout of what goes into the adapters; above 0 it takes a mask, at any rate")
@@ -199,9 +197,7 @@ class Strategy(BaseModel):
     freeze_parameters: tuple[str, ...] | None = Field(
         None, max_length=64, description="parameters that are not trained, by names: embedding, norm, attention.q_proj, layers.0-15, layers.3.mlp"
     )
-    trainable_parameters: tuple[str, ...] | None = Field(
-        None, max_length=64, description="parameters that are trained all the same, named as in freeze_parameters"
-    )
+    trainable_parameters: tuple[str, ...] | None = Field(None, max_length=64, description="trained all the same, named as in freeze_parameters")
     trained_before: bool = Field(
         False,
         description="a tower or projector whose results stand among the embedding's is trained, so that a gradient goes back through all layers, "
@@ -472,6 +468,11 @@ class Strategy(BaseModel):
         if self.global_batch_size is not None:
             return self.global_batch_size // (self.micro_batch_size * self.dp)
         return self.pp if self.vpp > 1 else 1
+
+    @property
+    def flush_microbatches(self) -> int:
+        """Micro-batches of a step for which the pipeline fills and empties once."""
+        return self.microbatches // self.pipeline_flushes
 
     @property
     def core_attention_again(self) -> bool:

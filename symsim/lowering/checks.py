@@ -355,9 +355,8 @@ def whole_batches(_: Architecture, strategy: Strategy) -> None:
 
 def _rounds(_: Architecture, strategy: Strategy) -> None:
     # one group of pp micro-batches goes through each chunk in turn (schedules.py:1161)
-    own_group, of, at_once = strategy.microbatch_group_size_per_vp_stage is not None, "step", strategy.microbatches
-    if strategy.pipeline_flushes > 1:
-        of, at_once = "flush", at_once // strategy.pipeline_flushes
+    own_group, at_once = strategy.microbatch_group_size_per_vp_stage is not None, strategy.flush_microbatches
+    of = "flush" if strategy.pipeline_flushes > 1 else "step"
     if strategy.vpp > 1 and strategy.schedule in ("1f1b", "interleaved") and not own_group and at_once % strategy.pp:
         raise InputError(f"vpp={strategy.vpp} needs the micro-batches of a {of} ({at_once}) to be a multiple of pp={strategy.pp}")
 
@@ -392,7 +391,7 @@ def _schedule(_: Architecture, strategy: Strategy) -> None:
     if group is not None and (schedule_of(strategy).chunks != "any" or strategy.schedule == "looped_bfs" or strategy.vpp == 1):
         raise InputError(f"microbatch_group_size_per_vp_stage={group} works with interleaved schedules only; give vpp=2 or more")
     # Megatron-Core schedules.py, forward_backward_pipelining_with_interleaving; PyTorch's runs fewer micro-batches than stages as one group
-    at_once = strategy.microbatches // strategy.pipeline_flushes
+    at_once = strategy.flush_microbatches
     if group is not None and strategy.schedule != "grouped_interleaved" and not min(strategy.pp, at_once) <= group <= at_once:
         most = f"num_microbatches={strategy.microbatches}" + (f"/{strategy.pipeline_flushes}" if strategy.pipeline_flushes > 1 else "")
         raise InputError(f"microbatch_group_size_per_vp_stage={group} should lie between pp={strategy.pp} and {most}")

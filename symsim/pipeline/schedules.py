@@ -307,8 +307,7 @@ def schedule_sizes(strategy: Strategy) -> dict[str, Number]:
     """
     group_size = strategy.microbatch_group_size_per_vp_stage or strategy.pp
     if strategy.schedule == "interleaved_zb" and strategy.microbatch_group_size_per_vp_stage is None:
-        at_once = strategy.microbatches // strategy.pipeline_flushes
-        group_size = at_once // max(1, at_once // strategy.pp)
+        group_size = strategy.flush_microbatches // max(1, strategy.flush_microbatches // strategy.pp)
     return {"pp": strategy.pp, "vpp": strategy.vpp, "m": strategy.microbatches, "group": group_size}
 
 
@@ -330,4 +329,5 @@ def check_schedule(strategy: Strategy) -> None:
             given = ", ".join(f"{label}={sizes[key]}" for label, key in (("pp", "pp"), ("num_microbatches", "m")))
             grouped = f", microbatch_group_size_per_vp_stage={sizes['group']}" if schedule.chunks == "any" else ""
             often = f", pipeline_flushes={strategy.pipeline_flushes}" if strategy.pipeline_flushes > 1 else ""
-            raise InputError(f"schedule={schedule.name} needs {words}{' a flush' if often else ''}; it has {given}{grouped}{often}")
+            which = f"a flush of schedule={schedule.name}" if often else f"schedule={schedule.name}"
+            raise InputError(f"{which} needs {words}; it has {given}{grouped}{often}")

@@ -258,16 +258,18 @@ def capacity(strategy: Strategy, mesh: Mesh) -> Expr:
     return ceil(tokens_per_rank(strategy, mesh) * symbol("K") * expr(factor) / symbol("E"))
 
 
-def reached(moe: Moe, units: Expr, in_turn: bool = False) -> Expr:
+def reached(moe: Moe, units: Expr) -> Expr:
     """Of `units` equal parts of the experts' ranks, those that hold an expert of a token, in the mean over all choices of its K experts
-    out of E: units (1 - C(E - E/units, K) / C(E, K)). in_turn: of K experts in a row, the next K of the next token: as many as hold K, where
-    one of K and E/units divides the other."""
-    if in_turn:
-        return maximum(1, units * Fraction(moe.moe_router_topk, moe.num_moe_experts))
+    out of E: units (1 - C(E - E/units, K) / C(E, K))."""
     missed = ONE
     for taken in range(moe.moe_router_topk):
         missed = missed * (1 - moe.num_moe_experts / (units * (moe.num_moe_experts - taken)))
     return maximum(1, units * (1 - missed))
+
+
+def reached_in_turn(units: Expr) -> Expr:
+    """The same of K experts in a row, the next K of the next token: as many as hold K, where one of K and E/units divides the other."""
+    return maximum(1, units * symbol("K") / symbol("E"))
 
 
 def busiest(moe: Moe, strategy: Strategy, mesh: Mesh) -> Expr:
@@ -331,6 +333,6 @@ def _of_experts(model: Architecture, strategy: Strategy, mesh: Mesh, chosen: str
         logical = symbol("E") * symbol("C") * (routed_tokens(strategy) / tokens_per_rank(strategy, mesh))
     flex, set_aside = {}, set_aside_rows(strategy, load)
     if model.moe and strategy.moe_token_dispatcher_type == "flex":
-        often = reached(model.moe, mesh.degree("ep"), chosen == "in_turn")
+        often = reached_in_turn(mesh.degree("ep")) if chosen == "in_turn" else reached(model.moe, mesh.degree("ep"))
         flex["R_u"] = Dim(tokens_per_rank(strategy, mesh) * often * mesh.degree("etp") * load, routed_tokens(strategy) * often)
     return {"C": Dim(symbol("C")), "R": Dim(rows, logical, room=set_aside[0], kept=set_aside[1]), **flex, "E_r": Dim(symbol("E"))}

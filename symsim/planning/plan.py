@@ -247,7 +247,7 @@ class Plan:
             "fits": self.fits,
             **({} if self.fits else {"smallest": self.smallest}),
             **({"unwritten": self.unwritten} if self.unwritten else {}),
-            **({"written": self.written.to_json()} if self.written.losses else {}),
+            **({"written": self.written.to_json()} if self.written.unsaid else {}),
             "certificate": self.certificate.to_json(),
             **({"changes": [one.to_json() for one in self.changes]} if changes else {}),
         }

@@ -12,6 +12,7 @@ from symsim.inputs.strategy import Strategy
 from symsim.planning.difference import parts_table
 from symsim.planning.knobs import Change
 from symsim.planning.knobs_text import change_lines
+from symsim.planning.space import choices_of
 from symsim.report.amounts import THIN, human, percent, seconds
 from symsim.report.columns import table, wrapped
 from symsim.report.notebook import Grid, Shown
@@ -151,10 +152,10 @@ def _unwritten(plan: Plan) -> list[str]:
     """What no file starts of it, or says of it, and what the file takes instead."""
     if plan.unwritten:
         return [wrapped(f"no file starts it: {plan.unwritten}", hanging=2)]
-    if not plan.written.losses:
+    if not plan.written.unsaid:
         return []
-    losses = "; ".join(f"{one.said} (it says {one.instead})" for one in plan.written.losses)
-    said = f"{plan.asked.framework.title}'s file cannot say all of it: {losses}"
+    unsaid = "; ".join(f"{one.said} (it says {one.instead})" for one in plan.written.unsaid)
+    said = f"{plan.asked.framework.title}'s file cannot say all of it: {unsaid}"
     if plan.written.result is not None:
         here, there = (float(found.value("time.step")) for found in (plan.best[0].known, plan.written.result))
         apart = abs(there / here - 1)
@@ -166,9 +167,10 @@ def _unwritten(plan: Plan) -> list[str]:
 def _whole_vocabulary(plan: Plan) -> list[str]:
     """That no tensor ranks share the vocabulary, where a multiple of it would open them: of 128 for each of eight ranks, as Megatron-LM pads it."""
     rows, ranks = plan.asked.model.vocab_size, 8
-    if "tp" not in plan.asked.framework.degrees or "tp" in plan.asked.fixed or not rows % 2:
-        return []
+    degrees = [d for choice in choices_of(plan.asked) if choice.names == ("tp",) for (d,) in choice.rows if d > 1]
     whole = -(-rows // (128 * ranks)) * 128 * ranks
+    if "tp" in plan.asked.fixed or any(rows % d == 0 for d in degrees) or all(whole % d for d in degrees):
+        return []
     return [wrapped(f"no tp above 1 divides vocab_size={rows}: a padded one opens such strategies, as of --set vocab_size={whole}", hanging=2)]
 
 

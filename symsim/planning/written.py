@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from symsim.api.result import Result, derive
 from symsim.errors import InputError
 from symsim.exporters.export import Asked as Exported
-from symsim.exporters.export import Loss, read_back
+from symsim.exporters.export import Unsaid, read_back
 from symsim.exporters.registry import TARGETS
 from symsim.inputs.settings import settings_of
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Written:
-    """losses: choices that come back otherwise when the file is read. result: what the file takes on the same system; None where nothing is lost,
+    """unsaid: choices that come back otherwise when the file is read. result: what the file takes on the same system; None where nothing is lost,
     and where what is written cannot run."""
 
-    losses: Sequence[Loss] = ()
+    unsaid: Sequence[Unsaid] = ()
     result: Result | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Seconds of a step and bytes of the peak, as the file has them."""
-        said = {one.said: one.instead for one in self.losses}
+        said = {one.said: one.instead for one in self.unsaid}
         numbers = {} if self.result is None else {n: float(self.result.value(n)) for n in ("time.step", "memory.peak")}
         return {"cannot_say": said, **numbers}
 
@@ -39,18 +39,18 @@ def written(best: "Choice") -> Written:
     found, asked = best.result, best.asked
     exported = Exported(found.architecture, found.strategy, found.system, found.assumptions, best.idle)
     try:
-        losses, job = read_back(asked.framework.target, exported)
+        unsaid, job = read_back(asked.framework.target, exported)
     except InputError:
         # which a plan says as such
         return Written()
     given = settings_of(asked.overrides)
     # what is assumed by --set is how the user counts, and no file's
-    losses = [one for one in losses if one.name not in {f"assume.{name}" for name in given.assumptions}]
-    if not losses:
+    unsaid = [one for one in unsaid if one.name not in {f"assume.{name}" for name in given.assumptions}]
+    if not unsaid:
         return Written()
     try:
         model = job.architecture if job.architecture is not None else found.architecture
         result = derive(model, job.placed(), {**job.assumptions, **given.assumptions}, found.overrides, found.system)
     except InputError:
-        return Written(losses)
-    return Written(losses, result)
+        return Written(unsaid)
+    return Written(unsaid, result)

@@ -115,7 +115,7 @@ def picture(step: Step) -> Timeline:
     strategy = step.result.strategy
     sizes = schedule_sizes(strategy)
     often = strategy.pipeline_flushes
-    stages, chunks, group, asked = strategy.pp, strategy.vpp, int(sizes["group"]), strategy.microbatches // often
+    stages, chunks, group, asked = strategy.pp, strategy.vpp, int(sizes["group"]), strategy.flush_microbatches
     drawn = min(asked, max(4 * max(stages, group), _DRAWN // (stages * chunks) // group * group))
     numbers = step.result.step_numbers
     durations: dict[str, float] = {n: 1e3 * float(numbers[n]) for n in ("tf", "ti", "tw", "tr", "tc", "tfb") if n in numbers}

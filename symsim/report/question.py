@@ -140,8 +140,7 @@ def _tokens(strategy: Strategy) -> int:
 
 def idle_pipeline(strategy: Strategy) -> str:
     """What to set where a step has fewer micro-batches than the pipeline has stages, so that some stage always waits; else nothing."""
-    pp, often = strategy.pp, strategy.pipeline_flushes
-    m = strategy.microbatches // often
+    pp, often, m = strategy.pp, strategy.pipeline_flushes, strategy.flush_microbatches
     if m >= pp:
         return ""
     enough = 4 * pp * often

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from symsim.importers.adapted import Names, adapters, biases
-from symsim.importers.adapter_ranks import none_found, ranks, renamed, whole_alone
+from symsim.importers.adapter_ranks import ranks
+from symsim.importers.converted import none_found, refused_of_parameters, renamed
 from symsim.importers.keys import Given, Keys, Silent, Unresolved, silent
 from symsim.importers.targets import EVERY, excluded, of_parameters, some_layers
 from symsim.inputs.architecture import Architecture
@@ -95,4 +96,4 @@ def tuned(keys: Keys, strategy: dict[str, Any], model: Architecture | None) -> N
         strategy["use_dora"] = True
     for asked, key in ((strategy["lora_dropout"] > 0, _NAMES.dropout), (strategy.get("use_dora"), f"{KEY}.use_dora")):
         if asked:
-            whole_alone(keys, key, strategy, model)
+            refused_of_parameters(keys, key, strategy, model)
