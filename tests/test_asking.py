@@ -144,7 +144,10 @@ def test_elasticities_of_all_symbols() -> None:
     assert moved.elasticity == pytest.approx((other.value("t_step") / now - 1) * 8, rel=1e-12)
     assert max(map(len, repr(found).splitlines())) <= 80
     picture = ElementTree.fromstring(found.svg())
-    assert len(picture.findall(".//{http://www.w3.org/2000/svg}title")) == 3
+    svg = "{http://www.w3.org/2000/svg}"
+    assert len(picture.findall(f".//{svg}title")) == 3
+    paper = picture.find(f"{svg}rect")
+    assert paper is not None and picture.get("viewBox") == " ".join(paper.attrib[n] for n in ("x", "y", "width", "height"))
 
 
 SCANNED = (

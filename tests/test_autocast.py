@@ -96,6 +96,7 @@ def test_parameters_are_fp32_and_their_copies_cost_time() -> None:
         ({"precision": "fp32"}, "autocast=true needs precision=bf16 or fp16"),
         ({"main_params_dtype": "bf16"}, "autocast=true needs precision=bf16 or fp16, to which it casts, and fp32 parameters"),
         ({"cross_entropy_fusion": "liger"}, "autocast=true does not work with cross_entropy_fusion=liger"),
+        ({"cross_entropy_fusion": "torch"}, "autocast=true does not work with cross_entropy_fusion=torch, whose types"),
     ],
 )
 def test_what_cannot_be_is_a_sentence(more: dict[str, Any], sentence: str) -> None:

@@ -538,6 +538,15 @@ def test_the_newest_torchtitan_takes_a_function(tmp_path: Path) -> None:
     assert "disable_cuda_graphs" not in path.read_text() and [sentence for sentence in said if "cannot say" in sentence] == [STRETCHED]
 
 
+@pytest.mark.parametrize("suffix", ["toml", "py"])
+def test_micro_batches_of_a_flush_are_torchtitans(suffix: str, tmp_path: Path) -> None:
+    text = "pp=4,dp=2,zero=3,fusion=compile,micro_batch_size=2,num_microbatches=24,pipeline_flushes=3,reshard_after_backward=false,schedule=gpipe"
+    (path,), said = export("torchtitan", Asked(symsim.load_model("llama3-8b"), load_strategy(text)), tmp_path / f"job.{suffix}")
+    back = symsim.load_job("torchtitan", str(path)).placed()
+    assert (back.num_microbatches, back.pipeline_flushes, back.micro_batch_size) == (24, 3, 2)
+    assert not [one for one in said if "pipeline_flushes" in one or "num_microbatches" in one]
+
+
 def test_what_the_newest_torchtitan_has_no_more(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="torchtitan since 2026-02 has no llama2"):
         export("torchtitan", Asked(symsim.load_model("llama2-7b"), load_strategy("dp=4,zero=3")), tmp_path / "job.py")

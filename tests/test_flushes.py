@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 from schedule_cases import equal_stages, held, inexact, refused, sizes
 
 import symsim
+from symsim.algebra.expr import minimum, symbol
 from symsim.errors import InputError
 from symsim.inputs.strategy import Strategy
 from symsim.lowering.checks import check
 from symsim.pipeline.flushes import flushed
 from symsim.pipeline.orders import order, replay
 from symsim.pipeline.schedules import SCHEDULES, schedule_of, schedule_sizes
+from symsim.report.pipeline import picture
+from symsim.report.question import idle_pipeline
+from symsim.report.step import Step
 from symsim.report.timeline import MERAK
 
 OF_STAGES = {"pp": 4, "dp": 4, "zero": 3, "reshard_after_backward": False, "fusion": "compile", "num_microbatches": 16}
@@ -75,6 +79,15 @@ def test_no_barrier_is_between_two_runs(name: str) -> None:
     assert made.without_barrier.bubble.evaluate(values) == 3 * SCHEDULES[name].apart.evaluate({**values, "m": 12})
 
 
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_messages_of_gradients_hide_behind_a_flush(zero: int) -> None:
+    """Parameters are gathered once a step where the update is in shards, and in every flush where they lie in shards."""
+    beside = {"zero": zero, "reshard_after_backward": zero < 3, "overlap_grad_reduce": True, "overlap_param_gather": zero > 0}
+    for length in (4096, 128):
+        two, one = (made({**s, **beside, "seq_length": length}).step_numbers["e_dp"] for s in (EMPTIED, HALF))
+        assert one > 0 and (two == pytest.approx(2 * one, rel=1e-12) if zero in (0, 3) else one < two < 2 * one)
+
+
 @pytest.mark.parametrize("name", ["1f1b", "gpipe"])
 def test_a_step_of_two_flushes_is_two_of_half_the_micro_batches_and_one_update(name: str) -> None:
     two, one = (made({**strategy, "schedule": name}).step_numbers for strategy in (EMPTIED, HALF))
@@ -105,6 +118,19 @@ def test_sums_of_the_flushes_before_lie_beside_whole_gradients() -> None:
         assert one["M_stage_gradients"] == more["M_stage_gradients"]
 
 
+@pytest.mark.parametrize("zero", [2, 3])
+@pytest.mark.parametrize("micro", [1, 3])
+def test_a_flush_holds_what_its_micro_batches_alone_would_and_the_shards_before(zero: int, micro: int) -> None:
+    """With one micro-batch a flush too: its gradients are new, and no sum lies there before its backward."""
+    beside = {"zero": zero, "reshard_after_backward": zero < 3, "fusion": "te" if zero == 2 else "compile"}
+    two, one = (made({**s, **beside, "num_microbatches": n * micro}) for s, n in ((EMPTIED, 2), (HALF, 1)))
+    for stage in range(4):
+        more, less = (result.stage_numbers(result.stages[stage]) for result in (two, one))
+        shards = more["M_stage_gradients"] / 5
+        for at in ("M_stage_peak", "M_stage_gradients", "M_at_forward_dense", "M_at_backward_dense"):
+            assert more[at] - less[at] == shards > 0
+
+
 def test_rows_of_several_lengths_are_waited_for_in_every_flush() -> None:
     lengths = {"document_lengths": "lognormal:500+0.5"}
     for zero in (3, 0):
@@ -115,6 +141,27 @@ def test_rows_of_several_lengths_are_waited_for_in_every_flush() -> None:
 def test_further_forwards_fill_the_pipeline_as_often() -> None:
     two, one = (made({**s, "reference_models": 1}).step_numbers["t_further"] for s in (EMPTIED, HALF))
     assert two == pytest.approx(2 * one, rel=1e-12)
+
+
+def test_a_batch_that_grows_adds_whole_flushes() -> None:
+    """What one more micro-batch adds is a part of what one more in every flush adds."""
+    asked = {"tokens": "100B", "rampup_batch_size": "4 4 3600"}
+    known = symsim.run("llama3-8b", EMPTIED, "h100-sxm", overrides=asked).numbers
+    here, more = (made({**EMPTIED, "num_microbatches": m}).step_numbers["t_pipeline"] for m in (16, 18))
+    assert known["longer"] == pytest.approx((more - here) / 2, rel=1e-12)
+
+
+def test_what_is_said_of_a_pipeline_is_of_a_flush() -> None:
+    """Of 6 micro-batches in two flushes three fill 4 stages: no formula may take them for 4, the picture has 3, and a stage waits."""
+    strategy = {**EMPTIED, "num_microbatches": 6}
+    step = Step(made(strategy))
+    sizes = {"m": 6, **schedule_sizes(Strategy(**strategy))}
+    assert all(larger.evaluate(sizes) >= smaller.evaluate(sizes) for larger, smaller in step.holding)
+    assert picture(step).microbatches == 3
+    enough = Step(made({**EMPTIED, "num_microbatches": 8}))
+    assert enough.decided(minimum(symbol("m") / 2, symbol("pp")))[0] == symbol("pp")
+    assert idle_pipeline(Strategy(**strategy)).startswith("3 micro-batches between two flushes keep at most 3 of 4 pipeline stages busy")
+    assert idle_pipeline(Strategy(**{**strategy, "num_microbatches": 8})) == ""
 
 
 def test_a_sweep_knows_it() -> None:

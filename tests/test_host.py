@@ -49,6 +49,13 @@ def test_a_gather_brings_them_over_the_link(given: dict[str, Any], gathers: int)
     assert stage(offload_parameters=True, **given)["H_stage_link_parameters"] == gathers * SHARD
 
 
+@pytest.mark.parametrize(("freed", "gathers"), [(False, 2), (True, 2 + 6)])
+def test_what_is_kept_over_a_flush_comes_once_in_it(freed: bool, gathers: int) -> None:
+    emptied = {"pp": 2, "num_microbatches": 6, "pipeline_flushes": 2, "gradient_sync": "every_flush"}
+    found = stage(offload_parameters=True, reshard_after_backward=False, reshard_after_forward=freed, **emptied)
+    assert found["H_stage_link_parameters"] == gathers * found["H_stage_host"] > 0
+
+
 def test_what_of_it_hides() -> None:
     long = {"seq_length": 8192}
     states = {"use_precision_aware_optimizer": True, "optimizer_cpu_offload": True, "store_param_remainders": False}

@@ -325,6 +325,7 @@ IN_USE = [
     (DENSE, "pp=2,num_microbatches=2,variable_seq_lengths=true,deallocate_pipeline_outputs=false"),
     (DENSE, "pp=4,num_microbatches=2,account_for_embedding_in_pipeline_split=true,account_for_loss_in_pipeline_split=true"),
     (DENSE, "num_microbatches=2,schedule=gpipe"),
+    (DENSE, "fusion=eager,cross_entropy_fusion=torch"),
     (DENSE, "task_type=seq_cls,num_labels=4"),
     (DENSE, "dp=2,zero=3,num_microbatches=2,gradient_sync=last_microbatch"),
     (DENSE, "dp=2,zero=3,prefetch_bucket_size=4000,max_live_parameters=400000000,param_persistence_threshold=40000"),

@@ -15,6 +15,7 @@ from symsim.errors import InputError
 from symsim.inputs.models import load_model
 from symsim.inputs.strategies import read_strategy
 from symsim.planning.command import need_of
+from symsim.planning.difference import Difference, Row, difference_text
 from symsim.planning.frameworks import FRAMEWORKS
 from symsim.planning.knobs import single_changes
 from symsim.planning.plan import plan
@@ -82,6 +83,13 @@ def test_utilisations_above_the_peak_are_explained() -> None:
     assert "100 %: assume.causal=full counts keys too that the causal mask hides, most of which no kernel computes." in words
     assert best.to_json()["above_peak"] in words
     assert "above 100 %" not in plan_text(plan("smollm2-360m", SYSTEM, world=1, global_batch_size=4, fix=ALONE))
+
+
+def test_a_difference_that_rounds_to_nothing_has_no_sign() -> None:
+    result = symsim.derive("llama3.2-1b", "tp=1", system="h100-sxm")
+    rows = [Row("a little less", 1.0, 0.9999), Row("less", 1.0, 0.99), Row("all", 1.0, 1.0)]
+    shown = [line.split()[-2] for line in difference_text(Difference(result, result, rows, rows), ("one", "other")).splitlines() if "less" in line]
+    assert shown == ["0.0", "-1.0"] * 2
 
 
 def test_a_plan_for_memory_says_so() -> None:
