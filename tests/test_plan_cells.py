@@ -13,9 +13,9 @@ from symsim.algebra.quantity import Definition
 from symsim.api.python import derive
 from symsim.inputs.models import load_model
 from symsim.planning.frameworks import FRAMEWORKS
-from symsim.planning.least import Trees
 from symsim.planning.search import Cell, Search
 from symsim.planning.space import Asked
+from symsim.planning.tables import Trees
 from symsim.planning.ways import Tree, _Begun
 from tests.plan_bounds import searched, whole
 

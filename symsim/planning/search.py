@@ -39,8 +39,9 @@ from symsim.planning.beside import Pair
 from symsim.planning.found import ROUNDING, Found, OfKinds, OfPoints, Rows
 from symsim.planning.found import Told as Taken
 from symsim.planning.frameworks import Choice
-from symsim.planning.least import OF_TRAINED, AllPasses, Least, Tables, Trees, empty
+from symsim.planning.least import OF_TRAINED, Least
 from symsim.planning.members import Members, Part, Parts, Ruled, barred, members_of, parted
+from symsim.planning.tables import AllPasses, Tables, Trees, empty
 from symsim.planning.ways import Derivations, answers_that_vary, rows_of
 from symsim.program.base import Base
 from symsim.program.points import Points

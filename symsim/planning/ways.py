@@ -91,6 +91,14 @@ class Way:
     one object of its memory."""
 
     definitions: Mapping[str, Definition]
+    _parts: dict[tuple[Key, ...], tuple[frozenset[int], Mapping[str, Definition]]] = field(default_factory=dict)
+
+    def part(self, wanted: tuple[Key, ...]) -> tuple[frozenset[int], Mapping[str, Definition]]:
+        """Of the definitions some, with all that they stand on; and what is equal where ways differ in others alone."""
+        if wanted not in self._parts:
+            closed = _closed(self.definitions, wanted.__contains__)
+            self._parts[wanted] = frozenset(map(id, closed.values())), closed
+        return self._parts[wanted]
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
