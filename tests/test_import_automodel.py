@@ -241,6 +241,24 @@ def test_dropout_is_of_what_adapters_make(tmp_path: Path) -> None:
         assert dict(made.strategy or {}).get("lora_dropout_position") == found
 
 
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ({}, ["each"]),
+        ({"peft": {"dim": 8, "use_memory_efficient_lora": False}}, None),
+        ({"peft": {"dim": 8, "use_dora": True}}, None),
+        ({"compile": {"enabled": True}}, None),
+        ({"distributed": {"tp_size": 2}}, None),
+    ],
+)
+def test_adapters_are_in_functions_of_their_own(more: dict[str, Any], found: list[str] | None, tmp_path: Path) -> None:
+    """Not where weights are split or compiled, and not with magnitudes; their scale is as wide as the rank in any case."""
+    made = job(tmp_path, {"world": "8"}, **{"peft": {"dim": 8}, "distributed": {"strategy": "fsdp2"}, **more})
+    assert dict(made.strategy or {}).get("fused_adapters") == found
+    assert dict(made.assumptions or {})["lora_scaling"] == "rank"
+    symsim.derive("llama3-8b", made.placed(), made.assumptions)
+
+
 def test_a_model_named_twice_and_its_type(tmp_path: Path) -> None:
     config = {"_target_": "transformers.AutoConfig.from_pretrained", "pretrained_model_name_or_path": "Qwen/Qwen2.5-7B", "name_or_path": "x"}
     made = job(tmp_path, model={"config": config, "dtype": "float32"})

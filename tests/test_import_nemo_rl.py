@@ -33,7 +33,7 @@ def test_sharded_and_packed_with_adapters() -> None:
     # 8192 tokens hold two rows of 4096; 128 rows over four ranks
     assert (found.seq_length, found.packed_document_length, found.micro_batch_size, found.microbatches) == (8192, 4096, 1, 16)
     assert (found.tuner_type, found.lora_rank, found.target_modules) == ("lora", 16, ("all_linear",))
-    assert made.assumptions == {"fsdp_parameters": "main", "optimizer_implementation": "for_loop"}
+    assert made.assumptions == {"fsdp_parameters": "main", "optimizer_implementation": "for_loop", "lora_scaling": "rank"}
 
 
 def test_a_reward_model_has_another_head(tmp_path: Path) -> None:

@@ -258,6 +258,7 @@ CHOICES: dict[str, tuple[str, dict[str, Any], str]] = {
     "gemm_tiles": (DENSE, {"seq_length": 1000}, "ignored"),
     "moe_exchange": (MLA, {"ep": 16}, "once_per_node"),
     "expert_load": (MOE, {"ep": 4}, "random"),
+    "lora_scaling": (DENSE, LORA, "rank"),
     "host_launch": (DENSE, {"seq_length": 128, "tp": 4}, "hidden"),
     "mfu_flops": (DENSE, {}, "executed"),
     "step_barrier": (DENSE, {"pp": 4, "num_microbatches": 16, "schedule": "zb_h2"}, "false"),

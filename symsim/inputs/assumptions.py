@@ -134,6 +134,13 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "balanced: set lam for a measured imbalance; random: Megatron-Core moe_router_force_load_balancing draws its logits so; the largest of e "
         "normal numbers, within 4 per cent for 2 to 256; in_turn: NeMo Automodel FakeBalancedGate",
     ),
+    "lora_scaling": Assumption(
+        "output",
+        ("output", "rank"),
+        "what the scale of an adapter multiplies: what its second product made (output), or its first (rank), which is as wide as the rank; of "
+        "experts, and with magnitudes (use_dora), output",
+        "output: peft tuners/lora/layer.py, torchtune modules/peft/lora.py, Megatron-Bridge peft/utils.py; rank: NeMo Automodel _peft/lora.py",
+    ),
     "dispatcher_metadata": Assumption(
         "counted",
         ("counted", "omitted"),

@@ -183,10 +183,10 @@ class Strategy(BaseModel):
     exclude_modules: tuple[str, ...] | None = Field(
         None, max_length=64, description="lora, oft: linear maps that have none all the same, named as in target_modules"
     )
-    fused_adapters: tuple[Literal["qkv", "o", "mlp"], ...] = Field(
+    fused_adapters: tuple[Literal["qkv", "o", "mlp", "each"], ...] = Field(
         (),
-        description="lora, eager: linear maps with their adapters in a function of their own, which keeps its input alone (and gate and up): an "
-        "adapter's part is scaled and added in its second product",
+        description="lora, eager: linear maps with adapters in functions that keep their input alone (and gate and up): of several, an adapter's "
+        "part is scaled and added in its second product; each: every one by itself",
     )
     use_dora: bool = Field(False, description="lora: a magnitude for every column of an adapted weight, over the weight's norm (DoRA)")
     quantize_base: Literal["none", "nf4", "nf4_double", "fp4", "fp4_double", "nf4_torchao", "nf4_torchao_compiled", "int8"] = Field(

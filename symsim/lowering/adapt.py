@@ -165,7 +165,10 @@ class _Adapters:
         chosen = tuple(d for d, _ in says.chosen)
         batch = tuple(d for d in says.result if d in says.operands[0])
         new = tuple(d for d in says.result if d not in says.operands[0])
-        x, fused = self._unquantised(op.inputs[0]), _function(op) in self.profile.strategy.fused_adapters
+        functions = self.profile.strategy.fused_adapters
+        x, fused = self._unquantised(op.inputs[0]), _function(op) in functions
+        # a function of its own keeps its input, and makes again what the first product made
+        again = frozenset({KERNEL}) if fused or ("each" in functions and not op.einsums[0].chosen) else frozenset()
         if self.profile.strategy.autocast and not fused:  # peft tuners/tuners_utils.py _cast_input_dtype: the adapter's type
             x = self._cast(op, "lora_input", x, "fp32", frame=op.name)
         after = self.profile.strategy.lora_dropout_position == "post"
@@ -177,8 +180,14 @@ class _Adapters:
         down = Einsum((says.operands[0], (*chosen, *apart, rank, *says.contracted)), within, says.chosen)
         up = Einsum((within, (*chosen, *apart, *(d for d in new if d not in apart), rank)), says.result, says.chosen)
         norm = self._norm_of_columns(op) if self.profile.strategy.use_dora else ""
-        low = self._product(op, "lora_A", x, down)
-        high = self._product(op, "lora_B", low, up, f"{op.name}.dora_" if norm else "")
+        low = self._product(op, "lora_A", x, down, regions=op.regions | again)
+        copy = f"{op.name}.lora_A.copy.out{self.again}"
+        stays = (copy,) if again and copy in self.tensors else ()
+        # experts and magnitudes are scaled with what is added in any case
+        early = self.profile.assumptions["lora_scaling"] == "rank" and not norm and not chosen
+        if early:
+            low = self._made(op, "scale", "lora_scale", [low], within, regions=op.regions | again)
+        high = self._product(op, "lora_B", low, up, stays, frame=f"{op.name}.dora_" if norm else "")
         if self.profile.strategy.lora_dropout and after:
             high = self._dropped(op, high)
         if norm:
@@ -187,8 +196,8 @@ class _Adapters:
         if fused:
             self._emit(op, "added_in", "lora_add", [base, high], [y])
             return
-        if self.profile.framework.scales_as_it_adds:
-            self._emit(op, "plus_scaled", "lora_add", [base, high], [y])
+        if early or self.profile.framework.scales_as_it_adds:
+            self._emit(op, "plus" if early else "plus_scaled", "lora_add", [base, high], [y])
             return
         scaled = self._tensor(op, "lora_scale.out", self.tensors[y].dims, self.tensors[y].dtype)
         self._emit(op, "scale", "lora_scale", [high], [scaled])
@@ -267,16 +276,17 @@ class _Adapters:
         self._emit(op, op.kind, AGAIN, [x, op.inputs[1]], [y], saves=(x,), einsums=op.einsums, products=op.products, attrs=attrs)
         return y
 
-    def _made(self, op: Op, kind: str, name: str, inputs: list[str], dims: tuple[str, ...], saves: tuple[str, ...] = (), frame: str = "") -> str:
+    def _made(self, op: Op, kind: str, name: str, inputs: list[str], dims: tuple[str, ...], saves: tuple[str, ...] = (), **of: Any) -> str:
         made = self._tensor(op, f"{name}.out", dims, self.tensors[op.outputs[0]].dtype)
-        self._emit(op, kind, name, inputs, [made], saves=saves, frame=frame)
+        self._emit(op, kind, name, inputs, [made], saves=saves, **of)
         return made
 
     def _unquantised(self, x: str) -> str:
         """What an FP8 copy is a copy of: adapters multiply in the type of the computation."""
         return next((o.inputs[0] for o in self.ops if x in o.outputs and isinstance(o.attrs, Cast)), x)
 
-    def _product(self, op: Op, which: str, x: str, says: Einsum, frame: str = "") -> str:
+    def _product(self, op: Op, which: str, x: str, says: Einsum, stays: tuple[str, ...] = (), **of: Any) -> str:
+        """stays: what is kept besides its own operands."""
         precision = self.profile.strategy.precision
         wide = self.profile.strategy.autocast
         dtype = "fp32" if wide else precision
@@ -286,9 +296,7 @@ class _Adapters:
         y = self._tensor(op, f"{which}.out", says.result, self.tensors[op.outputs[0]].dtype)
         extra = tuple(t for t in op.saves if says.chosen and self.tensors[t].kind == "index" and self.tensors[t].dtype == "int32")
         attrs = Projection((which,))
-        self._emit(
-            op, op.kind, which, [x, weight], [y], saves=(x, *extra, *copies), einsums=(says,), products=(says.product,), attrs=attrs, frame=frame
-        )
+        self._emit(op, op.kind, which, [x, weight], [y], (x, *extra, *copies, *stays), attrs, einsums=(says,), products=(says.product,), **of)
         return y
 
     def _cast(self, op: Op, name: str, x: str, dtype: str, kind: str = "activation", frame: str = "") -> str:

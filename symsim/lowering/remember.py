@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from symsim.algebra.expr import Expr
-from symsim.frameworks.recompute import DISCARD
+from symsim.frameworks.recompute import DISCARD, KERNEL
 from symsim.inputs.conventions import OWN, Conventions, Leaf, last_part
 from symsim.ir.block import NARROW, WIDTHS, Block, Op, Tensor
 from symsim.ir.collectives import COLLECTIVES
@@ -282,7 +282,7 @@ def _in_backward(message: Message, why: Purpose) -> Message:
 
 def _recomputed(placed: Placed, inside: set[int], stored: str, early_stop: bool) -> set[int]:
     """Operations of the regions that run again: all of them, or (early stop) those up to the last one that keeps a
-    tensor; that one runs only when what it keeps is its own output.
+    tensor; that one runs only when what it keeps is its own output. What a kernel makes again in its own backward it always does.
     """
     ops = placed.block.ops
     again = {i for i in inside if stored not in OPERATIONS[ops[i].kind].stored_by}
@@ -291,4 +291,4 @@ def _recomputed(placed: Placed, inside: set[int], stored: str, early_stop: bool)
         return again
     last = max(keeping)
     runs_last = bool(set(ops[last].saves) & set(ops[last].outputs))
-    return {i for i in again if i < last or (i == last and runs_last)}
+    return {i for i in again if i < last or (i == last and runs_last) or KERNEL in ops[i].regions}

@@ -44,6 +44,7 @@ _DEPTHS += ["model.text_config.num_mtp_modules", "model.text_config.mtp_num_hidd
 _RECIPES = {"mxfp8": "mxfp8", "block": "blockwise", "current": "tensorwise"}
 # transformers.models.qwen3_moe.configuration_qwen3_moe.Qwen3MoeConfig
 _CLASS = re.compile(r"(?:\w+\.)*models\.(\w{1,60})\.(?:\w+\.)*\w+Config")
+_FUNCTIONS = "peft.use_memory_efficient_lora"
 _NONE = ("none", "None", "null", "")
 
 
@@ -66,7 +67,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     sharded(keys, strategy, assumptions)
     _update(keys, strategy, assumptions)
     _checkpoints(keys, strategy)
-    _adapters(keys, strategy, architecture)
+    _adapters(keys, strategy, assumptions, architecture)
     frozen_decoder(keys, "freeze_config.freeze_language_model", strategy)
     _quantised(keys, strategy)
     if strategy["fusion"] != "eager":
@@ -320,7 +321,7 @@ def _checkpoints(keys: Keys, strategy: dict[str, Any]) -> None:
         strategy["recompute"] = "full"
 
 
-def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture | None") -> None:
+def _adapters(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], architecture: "Architecture | None") -> None:
     """LoRA of the linear maps that patterns name; of an unknown model a pattern of the end of names (`*_proj`) is all of them."""
     rank = keys.integer("peft.dim", 8, to="lora_rank", least=1)
     dropout = keys.number("peft.dropout", 0.0, to="lora_dropout", why="a mask of bytes, at any rate above 0")
@@ -334,6 +335,7 @@ def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
     asked = ["all_linear" if architecture is None and "*" in name.rsplit(".", 1)[-1] else name for name in named] or ["all_linear"]
     found, lost = (["all_linear"], []) if every else targets(asked, strategy, architecture)
     strategy |= {"tuner_type": "lora", "lora_rank": rank, "lora_dropout": dropout, "target_modules": found}
+    assumptions["lora_scaling"] = "rank"
     dropout_position(keys, "peft.dropout_position", "post", strategy)
     excluded(keys, "peft.exclude_modules", strategy, architecture)
     if "peft._target_" not in keys.given:
@@ -349,7 +351,8 @@ def _adapters(keys: Keys, strategy: dict[str, Any], architecture: "Architecture 
 
 
 def _stored(keys: Keys, strategy: dict[str, Any]) -> None:
-    """Magnitudes of adapters, and base weights in 4 or 8 bits (components/quantization/qlora.py)."""
+    """Magnitudes of adapters, base weights in 4 or 8 bits (components/quantization/qlora.py), and functions that adapters are in."""
+    alone = keys.flag(_FUNCTIONS, True, to="fused_adapters")
     if strategy.get("tuner_type") != "lora":
         return
     if keys.flag("peft.use_dora", False, to="use_dora"):
@@ -363,6 +366,11 @@ def _stored(keys: Keys, strategy: dict[str, Any]) -> None:
         stored_base(keys, strategy, four_bits(kind, double), "quantization.load_in_4bit")
     elif keys.flag("quantization.load_in_8bit", False, to="quantize_base"):
         stored_base(keys, strategy, "int8", "quantization.load_in_8bit")
+    # split and compiled weights, and magnitudes, are in none (components/_peft/lora.py _should_use_memory_efficient_lora)
+    if alone and strategy["fusion"] == "eager" and strategy.get("tp", 1) == 1 and not strategy.get("use_dora"):
+        strategy["fused_adapters"] = ["each"]
+        if _FUNCTIONS not in keys.given:
+            keys.rows[_FUNCTIONS] = Entry(_FUNCTIONS, "(default)", "derived", "fused_adapters", "on unless it is turned off")
 
 
 def _quantised(keys: Keys, strategy: dict[str, Any]) -> None:

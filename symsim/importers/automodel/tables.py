@@ -123,7 +123,7 @@ SILENT: dict[str, Silent] = {
     **silent("refused", "8 bits are emulated in 16, which costs more than either; give false for products in 8 bits", "fp8.emulate"),
     **silent("no_cost_effect", "read where there are adapters alone", "peft.use_dora"),
     **silent("no_cost_effect", RATES, _of("peft", "alpha lora_A_init")),
-    **silent("no_cost_effect", "kernels of the adapters' products", _of("peft", "use_triton use_memory_efficient_lora")),
+    **silent("no_cost_effect", "kernels of the adapters' products", _of("peft", "use_triton")),
     **silent("not_modelled", QUANTISED, _of("quantization", "load_in_4bit load_in_8bit")),  # without adapters
     **silent(
         "no_cost_effect",

@@ -152,6 +152,7 @@ def _sharded(keys: Keys, strategy: dict[str, Any], assumptions: dict[str, str], 
     lora = f"{DTENSOR}.lora_cfg"
     if keys.flag(f"{lora}.enabled", False, to="tuner_type"):
         adapters(keys, strategy, architecture, _LORA)
+        assumptions["lora_scaling"] = "rank"
         if keys.flag(f"{lora}.match_all_linear", True, to="target_modules"):
             strategy["target_modules"] = ["all_linear"]
         excluded(keys, f"{lora}.exclude_modules", strategy, architecture)
