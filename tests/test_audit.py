@@ -193,6 +193,15 @@ def test_a_counter_model_is_a_pipeline_that_there_can_be() -> None:
         assert judged(entry(formula, says, ", of: {strategy: pp=4}")).counter_model is None
 
 
+def test_a_counter_model_has_the_ranks_that_the_formula_is_of() -> None:
+    """The bubble of a pipeline of one stage is none by either side; other formulas hold there."""
+    bubble = "(pp-1)/(m+pp-1)", "bubble_share", "bare-gpt", "pp=4,num_microbatches=8", "ideal"
+    (found, _) = audit_formula(*bubble)
+    assert found.counter_model is not None and found.counter_model[0]["pp"] == 2
+    (later, _) = audit_formula(*bubble, given="m >= 6")
+    assert later.counter_model is not None and (later.counter_model[0]["pp"], later.counter_model[0]["m"]) == (2, 6)
+
+
 def test_size_of_a_difference_at_known_models() -> None:
     """Of GPT-3's forward pass at 4096 tokens attention's products are s/(6h + s)."""
     found = judged(entry("24*b*s*h**2", "F_dense", ', given: ["a*d = h", "g = a", "f = 4*h"]'))

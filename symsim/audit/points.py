@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence, Set
 from fractions import Fraction
-from itertools import product
+from itertools import combinations_with_replacement, count, islice
 
-from symsim.algebra.expr import Expr, Number
+from symsim.algebra.expr import Expr, Number, symbol
 from symsim.algebra.facts import Fact, declared, solved
 from symsim.algebra.vocabulary import domain
 
@@ -28,6 +28,8 @@ class Points:
         self.kind = {n: said.get(n) or domain(n) for f in facts for n in f.symbols} | {n: said.get(n) or domain(n) for n in names}
         self.given = solved(facts)
         self.inequalities = [f for f in facts if f.relation in ("<", "<=", ">", ">=")]
+        bounds = [(f.left, f.right) for f in self.inequalities if f.relation == ">=" and isinstance(f.right, Expr) and not f.right.symbols()]
+        self.least = {name: int(right.evaluate({})) for left, right in bounds for name in left.symbols() if left == symbol(name)}
         self.free = sorted((names | self.kind.keys() | {n for v in self.given.values() for n in v.symbols()}) - self.given.keys())
         self.kind |= {n: domain(n) for n in self.free if n not in self.kind}
 
@@ -53,21 +55,25 @@ class Points:
                 yield point
 
     def smallest(self) -> Iterator[Point]:
-        """Those of small integers, the smallest first."""
+        """Those of small integers, the least sum first."""
+        first = [_first(self.kind[n], self.least.get(n, 0)) for n in self.free]
+        moved = [k for k, n in enumerate(self.free) if self.kind[n] != "share"]
         tried = 0
-        for most in (1, 2, 3, 4):
-            ranges = [_integers(self.kind[n], most) for n in self.free]
-            found = (p for p in product(*ranges) if most == 1 or any(v == most for v in p))
-            taken = sorted((p for p, _ in zip(found, range(_MOST_TRIED - tried))), key=lambda p: (sum(p), p))
-            tried += len(taken)
-            for values in taken:
+        for more in count():
+            steps = islice(combinations_with_replacement(moved, more), _MOST_TRIED - tried)
+            found = sorted([start + taken.count(k) for k, start in enumerate(first)] for taken in steps)
+            tried += len(found)
+            for values in found:
                 point = self.complete(dict(zip(self.free, values)))
                 if point is not None:
                     yield point
+            if not moved or tried >= _MOST_TRIED:
+                return
 
 
-def _integers(kind: str, most: int) -> range:
-    return range(0, most + 1) if kind.startswith("non-negative") else range(1, 2) if kind == "share" else range(1, most + 1)
+def _first(kind: str, least: int) -> int:
+    """The least integer that there is."""
+    return 1 if kind == "share" else max(least, 0 if kind.startswith("non-negative") else 1)
 
 
 def _number(draw: random.Random, kind: str) -> Number:
@@ -109,9 +115,10 @@ def tested_points(amount: Expr, facts: Sequence[Fact]) -> int:
 
 def counter_model(amount: Expr, facts: Sequence[Fact], possible: Sequence[Fact] = ()) -> tuple[Point, Number] | None:
     """The smallest integers where the facts hold and an expression is not zero, and what it is there. possible: what holds besides of all
-    points that there can be, as far as it is of the same symbols."""
+    points that there can be, as far as it is of the same symbols and facts do not say what these are."""
     names = amount.symbols() | {n for f in facts for n in f.symbols}
-    for point in Points(amount.symbols(), (*facts, *(f for f in possible if f.symbols <= names))).smallest():
+    said = {name for name, value in solved(facts).items() if not value.symbols()}
+    for point in Points(amount.symbols(), (*facts, *(f for f in possible if f.symbols <= names and not f.symbols <= said))).smallest():
         try:
             value = amount.evaluate(point)
         except ZeroDivisionError:

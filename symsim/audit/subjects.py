@@ -14,6 +14,7 @@ from symsim.api.result import Result, derive
 from symsim.audit.claims import Subject
 from symsim.errors import InputError, nearest
 from symsim.inputs.curves import SYMBOLS as COEFFICIENTS
+from symsim.inputs.deciding import DEGREES
 from symsim.inputs.models import load_model
 from symsim.inputs.shipped import derivations_directory, list_models, list_systems
 from symsim.inputs.strategies import load_strategy
@@ -78,11 +79,13 @@ class Derived:
 
     @cached_property
     def possible(self) -> tuple[Fact, ...]:
-        """What holds of the symbols of every stage and of the times of all of them, whatever a claim says."""
+        """What holds of the symbols of every stage and of the times of all of them, whatever a claim says; and that ranks share what they do here:
+        with one of them there are other formulas."""
         kinds = self.result.model.kind_names()
         one = {"pp": expr(1)} if self.result.strategy.pp == 1 else {}
         known = (Fact(f.left.substitute(one), f.relation, expr(f.right).substitute(one)) for f in _POSSIBLE if isinstance(f.right, Expr))
-        return (*known, *(Fact(layers(k).expr, "<=", self.fixed.get(layers_of_model(k).text, layers_of_model(k).expr)) for k in kinds))
+        shared = (Fact(symbol(name), ">=", expr(2)) for name in DEGREES if self.values.get(name, 1) > 1)
+        return (*known, *shared, *(Fact(layers(k).expr, "<=", self.fixed.get(layers_of_model(k).text, layers_of_model(k).expr)) for k in kinds))
 
     def known(self, name: str) -> bool:
         """Whether a name is a symbol or a definition of this derivation."""
