@@ -46,6 +46,10 @@ from symsim.placement.mesh import Mesh, mesh_of
 from symsim.placement.names import placement_of
 from symsim.placement.sizes import dimensions, own_keys
 
+# by a model's place in memory, which nothing else takes while it is kept
+_ALONE: dict[int, tuple[Architecture, Mapping[str, Block]]] = {}
+_MOST_KEPT = 8
+
 
 def lower(model: Architecture, strategy: Strategy, assumptions: Mapping[str, str], conventions: Conventions = OWN) -> Lowered:
     """Lower every distinct block. Time does not depend on the number of layers, ranks or micro-batches."""
@@ -80,8 +84,18 @@ def _spelt(model: Architecture, strategy: Strategy) -> Architecture:
     return respelt(model)
 
 
-def declared_alone(model: Architecture) -> dict[str, Block]:
-    """The blocks of a model under no strategy: names of its operations and their dimensions."""
+def declared_alone(model: Architecture) -> Mapping[str, Block]:
+    """The blocks of a model under no strategy: names of its operations and their dimensions. Those of the last few models are kept."""
+    known = _ALONE.pop(id(model), None)
+    if known is None or known[0] is not model:
+        known = model, _declared_alone(model)
+    _ALONE[id(model)] = known
+    if len(_ALONE) > _MOST_KEPT:
+        del _ALONE[next(iter(_ALONE))]
+    return known[1]
+
+
+def _declared_alone(model: Architecture) -> dict[str, Block]:
     strategy, given = Strategy(), resolve({})
     profile = Profile(respelt(model), strategy, given, framework_of(strategy, given), placement_of(strategy))
     return declare(profile, mesh_of(strategy))

@@ -320,7 +320,7 @@ class Search:
             at = self._free_choice(name, cell.rows)
             assert at is not None
             return self._split(cell, at), cell
-        tables = trees.tables(self._variant(part, empty(asked, asked.strategy)), cell.points, self._program)
+        tables = trees.tables(lambda: self._variant(part, empty(asked, asked.strategy)), cell.points, self._program)
         least = self._least(trees, tables, asked, cell)
         timed = self.goal.objective == "time.step"
         if not cell.looked:

@@ -89,10 +89,10 @@ class Trees:
         assert empty(self.base, strategy).values and schedule_of(strategy) and in_flight(strategy)
         return was_read(strategy)
 
-    def tables(self, variant: Variant, points: Array, program: Program) -> "Tables":
-        """What ways come to at points. variant: of all points of these trees under some options."""
+    def tables(self, variant: Callable[[], Variant], points: Array, program: Program) -> "Tables":
+        """What ways come to at points. variant: makes that of all points of these trees under some options."""
         if self._tables is None or not self._tables.has(points):
-            self._tables = Tables(variant, points, program, self._amounts(program))
+            self._tables = Tables(variant(), points, program, self._amounts(program))
         return self._tables
 
 
