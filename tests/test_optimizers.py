@@ -176,6 +176,26 @@ def test_factors_of_what_no_product_reads(kind: str) -> None:
     assert not any(w.matrix for w in weights_of(found.lowered) if w.stored)
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "precision", "states", "temporaries"),
+    [
+        ("came", "fp32", 356_048, 144_068),
+        ("came", "bf16", 356_048, 172_834),
+        ("adafactor", "fp32", 10_696, 86_468),
+        ("adafactor", "bf16", 10_696, 144_068),
+    ],
+)
+def test_what_factored_updates_hold(optimizer: str, precision: str, states: int, temporaries: int) -> None:
+    """Bytes after a step of came_pytorch's CAME and transformers 5.24's Adafactor, and what the step held at most beside what there was: also of bf16
+    parameters moments are of gradients in fp32. A few bytes are scalars."""
+    sizes = {"hidden_size": 72, "vocab_size": 65, "intermediate_size": 100, "num_attention_heads": 4, "num_key_value_heads": 2}
+    odd = read_config({"model_type": "llama", "num_hidden_layers": 2, "pad_token_id": 0} | sizes, "odd", "odd")[0]
+    plain: dict[str, Any] = {"fusion": "eager", "precision": precision, "main_params_dtype": precision, "zero": 0, "seq_length": 16}
+    found = derive(odd, Strategy(**plain, optimizer=optimizer))
+    assert kept(found) == states
+    assert 0 <= temporaries - 4 * int(found.stage_numbers(found.stages[0])["P_stage_looped"]) < 100
+
+
 def test_parameters_that_rest_have_no_states() -> None:
     resting = made("adafactor", freeze_parameters=("embedding", "lm_head"))
     assert kept(made("adafactor")) - kept(resting) == 4 * sum(r + c for r, c in TABLES)
@@ -257,6 +277,13 @@ def test_the_update_takes_the_seconds_of_its_products_and_passes() -> None:
     assert seconds["muon"] - seconds["lion"] > work / 989e12
     moved = 20 * 596_049_920 / 3.35e12
     assert seconds["lamb"] - seconds["adam"] == pytest.approx(moved, rel=0.25)
+    # fp32 matrices alone: 168 and 84 bytes a parameter in all as PyTorch's operations read and write
+    plain = {"seq_length": 512, "precision": "fp32", "fusion": "eager", "clip_grad": False}
+    whole = {n: float(derive(small, Strategy(**plain, optimizer=n), system=system).value("t_opt")) for n in ("sgd", "came", "adafactor")}
+    # sgd has 12, adam 28
+    each = (float(derive(small, Strategy(**plain), system=system).value("t_opt")) - whole["sgd"]) / 16
+    assert (whole["came"] - whole["sgd"]) / each == pytest.approx(168 - 12, rel=0.01)
+    assert (whole["adafactor"] - whole["sgd"]) / each == pytest.approx(84 - 12, rel=0.01)
 
 
 def test_parameters_that_kernels_take_beside_tensors() -> None:
