@@ -329,6 +329,22 @@ def test_heads_whose_norm_is_as_wide_as_the_model_are_no_others(model_type: str,
         ("axk2", {"n_group": 2, "topk_group": None}, "key 'topk_group' must be given, as n_group is, or neither, not None"),
         ("axk2", {"n_group": None, "topk_group": 1}, "key 'n_group' must be given, as topk_group is, or neither, not None"),
         ("esmc", {"num_key_value_heads": 1}, "key 'num_key_value_heads' must be num_attention_heads"),
+        ("internlm3", {"attention_bias": True}, "key 'attention_bias' must be as mlp_bias is: transformers refuses others, not True"),
+        ("deepseek_v4", {"scoring_func": "softmax"}, "key 'scoring_func'"),
+        ("deepseek_v4", {"mlp_layer_types": ["sparse"] * 4}, "key 'mlp_layer_types' must be a list of moe and hash_moe"),
+        ("gemma4_text", {"sliding_window": None}, "key 'sliding_window' must be a positive integer"),
+        ("gemma3n_text", {"sliding_window": None}, "key 'sliding_window' must be a positive integer"),
+        (
+            "gpt_oss",
+            {"layer_types": ["sliding_attention"] * 4, "sliding_window": None},
+            "key 'sliding_window' must be a positive integer where layer_types has sliding_attention, not None",
+        ),
+        (
+            "cosmos3_edge_text",
+            {"head_dim": 64},
+            "key 'rope_parameters.mrope_section' must be three sections of half of a head's 64 elements together",
+        ),
+        ("cosmos3_edge_text", {"rope_parameters": {"rope_type": "default"}}, "key 'rope_parameters.mrope_section' must be three sections"),
     ],
 )
 def test_what_a_type_of_transformers_has_not_is_refused(model_type: str, more: dict[str, Any], said: str) -> None:

@@ -16,13 +16,13 @@ import pytest
 
 from symsim.algebra.expr import ONE, symbol
 from symsim.api.result import derive
-from symsim.cost.largest import expected_largest, expected_largest_skewed, sixth_of_skewness, variance_of_largest
+from symsim.cost.largest import expected_largest, expected_longest, variance_of_longest
 from symsim.errors import InputError
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.api import sweep
 from symsim.importers.reading import load_job
 from symsim.inputs.architecture import Architecture
-from symsim.inputs.lengths import documents, of_counts
+from symsim.inputs.lengths import documents
 from symsim.inputs.models import load_model
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.systems import load_system
@@ -123,17 +123,22 @@ def test_the_formula_says_the_moments() -> None:
     result = made("document_lengths=lognormal:1500+0.8,dp=8")
     assert str(result.formula("n_z").expand()) == "q_u*u + u"
     sizes = {str(s) for s in result.formula("n_z").sympy().free_symbols}
-    assert sizes == {"u", "q_u"} and result.values["q_u"] == Fraction(16, 25)
-    step = result.formula("time.step").sympy()
-    assert {"u", "q_u", "k_u", "s", "m"} <= {str(x) for x in step.free_symbols}
+    # a row cuts one in ten thousand
+    assert sizes == {"u", "q_u"} and 0.63 < result.values["q_u"] < Fraction(16, 25) and 1499 < result.values["u"] < 1500
+    assert {"u", "q_u", "k_u", "rho_u_2_1", "s", "m"} <= set(result.formula("time.step").symbols)
+    longest = result.formula("time.step").inline(["u_longest", "xi_rows"])
+    named = {d.symbol: set(map(str, d.expr.symbols())) for d in longest.definitions}
+    assert named["u_longest"] == {"u", "q_u", "k_u", "b", "s", "xi_rows"} and {"rho_u_2_1", "dp", "m"} <= named["xi_rows"]
 
 
 def test_a_lognormal_distribution_has_the_moments_of_what_it_draws() -> None:
     lengths = documents(load_strategy("document_lengths=lognormal:1500,0.8"))
     assert lengths is not None
     sigma = math.sqrt(math.log1p(0.64))
-    u = np.random.default_rng(0).lognormal(math.log(1500) - sigma**2 / 2, sigma, 4_000_000)
+    u = np.minimum(np.random.default_rng(0).lognormal(math.log(1500) - sigma**2 / 2, sigma, 4_000_000), 4096)
     weighted = (u**2).mean() / u.mean()
+    assert float(lengths.mean) == pytest.approx(u.mean(), rel=2e-3) and lengths.mean < 1490
+    assert float(lengths.alone) == pytest.approx((u**4).mean() / (u**2).mean() ** 2 - 1, rel=1e-2)
     assert float(lengths.mean * (1 + lengths.spread)) == pytest.approx(weighted, rel=3e-3)
     assert float(lengths.further) == pytest.approx(((u**2 - weighted * u) ** 2).mean() / (u.mean() * weighted) ** 2, rel=0.05)
     most, rest = np.minimum(u, 1024), u % 1024
@@ -217,42 +222,96 @@ def test_the_step_waits_for_the_longest_rows(mean: int, spread: float, row: int,
     assert waited(result) == pytest.approx(simulated - (m + waits) * took.mean(), rel=of_the_wait)
 
 
-def skewed(normal: float, variance: float, skewness: float) -> float:
-    """Wilson and Hilferty's cube root, in the mean over the largest of normal numbers."""
-    root, sixth = 1 - skewness**2 / 36 + skewness / 6 * normal, skewness / 6
-    return 2 / skewness * (root**3 + 3 * root * sixth**2 * variance - 1)
+def longest(result: Evaluation, n: int, added: float, rho: str = "rho_u") -> float:
+    """Deviations of the longest of n sums of so many rows."""
+    values = {name: float(value) for name, value in result.values.items() if name.startswith(rho)}
+    return float(expected_longest(symbol("mean"), symbol("j"), rho).evaluate({**values, "mean": largest(n), "j": added}))
 
 
-def test_the_largest_of_skewed_numbers() -> None:
-    """Against numbers of a gamma distribution; of a normal one the same as without skewness; beyond a skewness of 3 that of 3."""
-    draw, mean = np.random.default_rng(4), symbol("mean")
-    made = expected_largest_skewed(mean, variance_of_largest(mean), sixth_of_skewness(symbol("skew")))
-
-    def derived(n: int, skewness: float) -> float:
-        return float(made.evaluate({"mean": largest(n), "skew": skewness}))
-
-    for skewness in (0.5, 1, 2, 3):
-        draws = draw.gamma(4 / skewness**2, skewness / 2, (40_000, 64)) - 2 / skewness
-        for n in (2, 8, 64):
-            assert derived(n, skewness) == pytest.approx(draws[:, :n].max(1).mean(), rel=0.055), (n, skewness)
-    assert derived(8, 0) == pytest.approx(largest(8)) and derived(64, 50) == derived(64, 3) > derived(64, 2)
-    for n, variance in ((2, 1 - 1 / math.pi), (3, 0.5595), (100, 0.1843)):
-        assert float(variance_of_largest(symbol("x")).evaluate({"x": largest(n)})) == pytest.approx(variance, rel=0.05)
+FOUR = {200: 50, 1000: 30, 4000: 15, 8000: 5}
 
 
-def test_rows_are_skewed_as_sums_of_documents_are() -> None:
-    """Third cumulant of what rows of many documents hold: drawn rows of 60, of exponential lengths, which any row cuts alike; and of one document."""
-    lengths = of_counts(tuple((u, round(1e9 * math.exp(-u / 500))) for u in range(1, 12000)))
-    draw = np.random.default_rng(9)
-    u = draw.exponential(500, (200_000, 120))
-    ends = u.cumsum(1)
-    inside = ends <= 30000
-    work = (u**2 * inside).sum(1) + (30000 - np.where(inside, ends, 0).max(1)) ** 2
-    skew = float(((work - work.mean()) ** 3).mean() / work.std() ** 3)
-    assert float(lengths.values()["skew_u"]) * math.sqrt(500 / 30000) == pytest.approx(skew, rel=0.06)
-    alone = lengths.values(alone=True)
-    # of u and of u^2: 2, and (720 - 3 24 2 + 2 8) / 20^1.5
-    assert float(alone["skew_t"]) == pytest.approx(2, rel=1e-3) and float(alone["skew_u"]) == pytest.approx(592 / 20**1.5, rel=2e-3)
+@pytest.mark.parametrize(
+    ("lengths", "row", "options", "error"),
+    [
+        # a standard deviation of the logarithm of 0.5, 1 and 1.5
+        ("cut:lognormal:1500+0.533", 8192, "", 0.02),
+        ("cut:lognormal:1500+0.533", 32768, "", 0.04),
+        ("cut:lognormal:1500+1.311", 8192, "", 0.04),
+        ("cut:lognormal:3000+1.311", 32768, "", 0.04),
+        ("cut:lognormal:1500+2.913", 32768, "", 0.04),
+        ("cut:lognormal:100+0.533", 32768, "", 0.04),
+        ("cut:four", 16384, "", 0.03),
+        ("cut:3000", 8192, "", 0.04),
+        ("lognormal:1500+0.533", 32768, "padding_free=true", 0.07),
+        ("lognormal:1500+1.311", 32768, "padding_free=true", 0.16),
+        ("lognormal:1500+2.5", 16384, "padding_free=true", 0.11),
+        ("four", 16384, "padding_free=true", 0.05),
+    ],
+)
+def test_the_longest_of_rows_that_are_drawn(lengths: str, row: int, options: str, error: float, tmp_path: Path) -> None:
+    """Of 2 to 512 sums of 1 to 16 rows: attention work, and tokens, which are within 5 % of all. Moments of documents that no row cuts, and a gamma
+    distribution of their skewness, would be off by up to 180 %."""
+    written(tmp_path / "four.json", json.dumps({str(u): n for u, n in FOUR.items()}))
+    told = lengths.replace("four", f"@{tmp_path / 'four.json'}")
+    result = derive(DENSE, load_strategy(f"document_lengths={told},seq_length={row},dp=8,{options}".strip(",")), None, None, SYSTEM)
+    draw = np.random.default_rng(3)
+
+    def documents_drawn(number: int, met: bool = False) -> Any:
+        name = lengths.removeprefix("cut:")
+        if name.startswith("lognormal"):
+            mean, spread = map(float, name.removeprefix("lognormal:").split("+"))
+            sigma2 = math.log1p(spread**2)
+            return draw.lognormal(math.log(mean) + (sigma2 if met else -sigma2) / 2, math.sqrt(sigma2), number)
+        counts = FOUR if name == "four" else {int(name): 1}
+        sizes, weights = np.array(list(counts), dtype=float), np.array(list(counts.values()), dtype=float)
+        weights *= sizes if met else 1
+        return draw.choice(sizes, number, p=weights / weights.sum())
+
+    def beside(work: Any, rho: str, error: float) -> None:
+        # the mean of the largest of n is one of the sample in order, with weights
+        work = (work - work.mean()) / work.std()
+        for added in (1, 2, 4, 16):
+            sums = np.sort(sum(draw.permutation(work) for _ in range(added)) / math.sqrt(added))
+            shares = np.arange(len(sums) + 1) / len(sums)
+            for n in (2, 8, 64, 512):
+                assert longest(result, n, added, rho) == pytest.approx(sums @ np.diff(shares**n), rel=error, abs=0.01), (added, n)
+
+    number = 200_000
+    if options:
+        tokens = np.minimum(documents_drawn(number), row)
+        assert float(result.values["s"]) == pytest.approx(tokens.mean(), rel=0.01)
+        most = np.minimum(documents_drawn(4_000_000), row)
+        assert float(result.values["k_u"]) == pytest.approx((most**4).mean() / (most**2).mean() ** 2 - 1, rel=0.03)
+        beside(tokens, "rho_t", 0.05)
+        beside(tokens**2, "rho_u", error)
+        return
+    left, squares = np.full(number, float(row)), np.zeros(number)
+    rest = documents_drawn(number, met=True) * draw.random(number)
+    while left.any():
+        squares += np.minimum(left, rest) ** 2
+        left -= np.minimum(left, rest)
+        rest = documents_drawn(number)
+    beside(squares, "rho_u", error)
+
+
+def test_of_more_ranks_than_coefficients_are_for() -> None:
+    """Of more than 4,096 the longest is that of 4,096."""
+    found = [made(f"document_lengths=cut:lognormal:1500+1.311,dp={dp},zero=3").value("xi_rows") for dp in (8, 4096, 2**14)]
+    assert found[0] < found[1] == pytest.approx(found[2])
+
+
+def test_the_variance_of_the_longest() -> None:
+    """Of normal numbers, and of exponential ones, whose largest of n lies 1 + 1/2 + .. + 1/n high and has the variance 1 + 1/4 + .. + 1/n^2."""
+
+    def derived(*of: float) -> float:
+        return float(variance_of_longest(*map(symbol, "xyz")).evaluate(dict(zip("xyz", of))))
+
+    for n, variance in ((1, 1), (2, 1 - 1 / math.pi), (8, 0.3729), (64, 0.2035)):
+        assert derived(*(largest(k * n) for k in (1, 2, 4))) == pytest.approx(variance, rel=0.06)
+    for n in (1, 4, 64):
+        largest_of = (sum(1 / k for k in range(1, c * n + 1)) for c in (1, 2, 4))
+        assert derived(*largest_of) == pytest.approx(sum(1 / k**2 for k in range(1, n + 1)), rel=0.05)
 
 
 def test_who_waits_for_whom() -> None:
@@ -260,22 +319,23 @@ def test_who_waits_for_whom() -> None:
     options = "document_lengths=lognormal:1500+0.5,dp=16,num_microbatches=9"
     result = made(options)
     kappa = math.sqrt(1500 * (1.25**4 - 2 * 1.25**2 + 1.25) / ROW)
-    assert float(result.value("kappa_rows")) == pytest.approx(kappa)
-    skew = float(result.values["skew_u"]) * math.sqrt(1500 / ROW)
-    assert 2 < skew < 3
+    # but for what no row holds of a document
+    assert float(result.value("kappa_rows")) == pytest.approx(kappa, rel=1e-3)
+    kappa = float(result.value("kappa_rows"))
 
     def longer(deviations: float) -> float:
         return 9 * (attention_at(result, 1500 * (1 + kappa * deviations)) - attention_at(result, 1500))
 
-    assert waited(result) == pytest.approx(longer(skewed(1.766, 0.295, skew / 3) / 3), rel=1e-3)
+    assert waited(result) == pytest.approx(longer(longest(result, 16, 9) / 3), rel=1e-3)
     sharded = made(options + ",zero=3")
-    assert waited(sharded) == pytest.approx(longer(skewed(1.766, 0.295, skew)), rel=1e-3)
+    assert waited(sharded) == pytest.approx(longer(longest(result, 16, 1)), rel=1e-3)
     balanced = made(options, row_balance="balanced")
     assert balanced.value("time.step") == pytest.approx(result.value("time.step") - result.value("time.exposed.lengths"))
     assert "lengths" not in balanced.to_json()["time"]["exposed"]
     # no row is more than one document
     alone = made("document_lengths=lognormal:8000+1,dp=512")
-    assert waited(alone) == pytest.approx(attention_at(alone, ROW / 2) - attention_at(alone, 8000))
+    u, own = float(alone.values["u"]), 1 + float(alone.values["q_u"])
+    assert 7000 < u < 7600 and waited(alone) == pytest.approx(attention_at(alone, ROW / own) - attention_at(alone, u))
 
 
 def test_a_floor_does_not_grow_with_the_longest_rows() -> None:
@@ -325,11 +385,11 @@ def test_no_step_is_shorter_for_its_longest_rows() -> None:
 def test_experts_bring_replicas_together() -> None:
     options = load_strategy("document_lengths=lognormal:1000+0.5,dp=16,ep=8,num_microbatches=4")
     result = derive(load_model("mixtral-8x7b").architecture, options, None, None, SYSTEM)
-    skew = float(result.values["skew_u"]) * math.sqrt(1000 / 4096)
-    largest, slope = skewed(1.4236, 0.3729, 3), (1 + 0.5 * (1.4236 - 0.5)) ** 2
-    assert skew > 3
-    assert float(result.value("xi_rows")) == pytest.approx(largest + skewed(0.5642, 0.6817, skew / 2) / 2 * slope * math.sqrt(0.3729), rel=1e-3)
-    assert float(result.value("u_longest")) == pytest.approx(1000 * (1 + float(result.value("kappa_rows")) * float(result.value("xi_rows"))))
+    of = [longest(result, n, 1) for n in (8, 16, 32)]
+    deviation = math.sqrt((of[1] - of[0]) * (1.08 * (of[1] - of[0]) + 2.5 * (of[2] - of[1])))
+    assert float(result.value("xi_rows")) == pytest.approx(longest(result, 8, 1) + longest(result, 2, 4) / 2 * deviation, rel=1e-3)
+    u, kappa, xi = (float(result.value(name)) for name in ("u", "kappa_rows", "xi_rows"))
+    assert float(result.value("u_longest")) == pytest.approx(u * (1 + kappa * xi))
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zb_h1", "dualpipe", "interleaved", "dualpipev"])
@@ -351,12 +411,16 @@ def test_rows_without_padding_work_at_the_mean_and_hold_the_longest() -> None:
     )
     assert free.value("memory.peak") == longest.value("memory.peak") > 2 * mean.value("memory.peak")
     assert free.stage_numbers(free.stages[0])["A_stage"] == longest.stage_numbers(longest.stages[0])["A_stage"]
+    # a row holds no more of a document than fits
+    tokens = free.values["u"]
+    assert 2047 < tokens < 2048 and tokens == free.values["s"]
     for name in ("F_dense_mlp_gate_up", "F_dense_attention_qkv", "F_head"):
-        assert free.value(name) == mean.value(name)
-    assert free.value("F_dense_attention_core") == mean.value("F_dense_attention_core") * Fraction(5, 4)
+        assert free.value(name) == mean.value(name) * tokens / 2048
+    weighted = tokens**2 * (1 + free.values["q_u"]) / 2048**2
+    assert free.value("F_dense_attention_core") == mean.value("F_dense_attention_core") * weighted and 1.24 < weighted < 1.25
     equal = made("dp=8,num_microbatches=4,document_lengths=2048,padding_free=true")
     assert equal.value("time.step") == mean.value("time.step") and equal.value("memory.peak") == longest.value("memory.peak")
-    tokens = 8 * 4 * 2048
+    tokens *= 8 * 4
     assert float(free.value("tokens_per_second")) == pytest.approx(tokens / float(free.value("time.step")))
     assert str(free.formula("memory.peak").expand()).count("s_max") and "s_max" in free.values
     with pytest.raises(InputError, match="padding_free=true needs the lengths"):
@@ -387,7 +451,7 @@ def test_rows_without_padding_wait_for_the_longest(tmp_path: Path) -> None:
 
 def test_networks_of_padded_rows_work_on_their_tokens_alone() -> None:
     """Networks of b u tokens, the rest of b s (mcore-bridge transformer_layer.py: norm, network and addition behind attention)."""
-    options, row, tokens = "dp=8,num_microbatches=4,micro_batch_size=4,document_lengths=lognormal:2048+0.5,mlp_padding_free=true", 4 * ROW, 4 * 2048
+    options, row, tokens = "dp=8,num_microbatches=4,micro_batch_size=4,document_lengths=lognormal:2048+0.3,mlp_padding_free=true", 4 * ROW, 4 * 2048
     packed = made(options)
     whole = derive(DENSE, load_strategy(f"dp=8,num_microbatches=4,micro_batch_size=4,seq_length={ROW}"), None, None, SYSTEM)
     for name in ("F_dense_mlp_gate_up", "F_dense_mlp_down_proj"):
@@ -498,7 +562,7 @@ def test_rows_cut_the_documents_of_a_stream(tmp_path: Path) -> None:
 
 
 def test_rows_that_are_cut_differ_as_whole_rows_do(tmp_path: Path) -> None:
-    """Variance and skewness of a row's squared pieces, over every place of a stream at which a row may begin; ends count half."""
+    """Variance of a row's squared pieces, over every place of a stream at which a row may begin; ends count half."""
     row = 4000
     for lengths in ([1500], [500, 2600], [30, 7000]):
         found, weights = [], []
@@ -517,7 +581,6 @@ def test_rows_that_are_cut_differ_as_whole_rows_do(tmp_path: Path) -> None:
         assert cut is not None
         each = row / float(cut.mean)
         assert float(cut.further) == pytest.approx(variance / mean**2 * each, rel=1e-5)
-        assert float(cut.skews[0]) == pytest.approx(shares @ (works - mean) ** 3 / variance**1.5 * each**0.5, abs=1e-5)
 
 
 def _rows_begun(first: int, row: int, lengths: list[int]) -> list[tuple[int, float]]:

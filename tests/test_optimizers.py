@@ -152,6 +152,25 @@ _STORED = {
         },
         6352,
     ),
+    # weights of all experts in matrices of two dimensions, gate and up apart
+    "dbrx": (
+        {"d_model": 32, "n_heads": 4, "n_layers": 6, "vocab_size": 121, "attn_config": {"kv_n_heads": 2}}
+        | {"ffn_config": {"ffn_hidden_size": 80, "moe_num_experts": 8, "moe_top_k": 1}},
+        56_072,
+    ),
+    # norms of queries and keys are matrices of a row for every head
+    "cohere": (
+        {"vocab_size": 688, "hidden_size": 64, "intermediate_size": 40, "num_hidden_layers": 1, "num_attention_heads": 4, "use_qk_norm": True}
+        | {"num_key_value_heads": 4, "tie_word_embeddings": True},
+        6_976,
+    ),
+    # projections of streams are modules of a list
+    "gemma3n_text": (
+        {"vocab_size": 819, "hidden_size": 96, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 3, "num_key_value_heads": 1}
+        | {"head_dim": 32, "max_position_embeddings": 97, "sliding_window": 31, "layer_types": None, "num_kv_shared_layers": 1}
+        | {"hidden_size_per_layer_input": 9, "vocab_size_per_layer_input": 575, "altup_correct_scale": False},
+        51_500,
+    ),
     "lfm2": (
         {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "block_auto_adjust_ff_dim": False}
         | {"layer_types": ["conv", "full_attention"]},
@@ -170,10 +189,42 @@ _STORED = {
 def test_factors_of_what_no_product_reads(kind: str) -> None:
     """Experts' biases, decays of states, convolutions, a gate of one row: matrices as modelling code stores them, to no other optimizer."""
     config, states = _STORED[kind]
-    small = read_config({"model_type": kind, "num_hidden_layers": 2, "hidden_size": 16, "vocab_size": 64, "pad_token_id": 0} | config, kind, kind)[0]
+    common = {} if kind == "dbrx" else {"num_hidden_layers": 2, "hidden_size": 16, "vocab_size": 64}
+    small = read_config({"model_type": kind, "pad_token_id": 0} | common | config, kind, kind)[0]
     found = derive(small, Strategy(fusion="eager", precision="fp32", zero=0, seq_length=16, optimizer="adafactor"))
     assert kept(found) == states
     assert not any(w.matrix for w in weights_of(found.lowered) if w.stored)
+
+
+def test_blocks_of_modules_of_a_list() -> None:
+    """Gemma 3n's projections of streams have 1,024 numbers each, of which bitsandbytes keeps moments in fp32; the six were one tensor of 6,144."""
+    config = {"vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config |= {"num_key_value_heads": 1, "head_dim": 16, "num_kv_shared_layers": 0}
+    config |= {"vocab_size_per_layer_input": 256, "hidden_size_per_layer_input": 8}
+    small = read_config({"model_type": "gemma3n_text", "pad_token_id": 0} | config, "x", "x")[0]
+    # of the parameters that transformers 5.24 makes of it, in whole blocks of 256, or 4 bytes a moment of fewer than 4,096
+    found = derive(small, Strategy(fusion="eager", precision="fp32", zero=0, seq_length=16, optimizer_bits=8))
+    assert kept(found) == 283_072
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "precision", "states", "temporaries"),
+    [
+        ("came", "fp32", 356_048, 144_068),
+        ("came", "bf16", 356_048, 172_834),
+        ("adafactor", "fp32", 10_696, 86_468),
+        ("adafactor", "bf16", 10_696, 144_068),
+    ],
+)
+def test_what_factored_updates_hold(optimizer: str, precision: str, states: int, temporaries: int) -> None:
+    """Bytes after a step of came_pytorch's CAME and transformers 5.24's Adafactor, and what the step held at most beside what there was: also of bf16
+    parameters moments are of gradients in fp32. A few bytes are scalars."""
+    sizes = {"hidden_size": 72, "vocab_size": 65, "intermediate_size": 100, "num_attention_heads": 4, "num_key_value_heads": 2}
+    odd = read_config({"model_type": "llama", "num_hidden_layers": 2, "pad_token_id": 0} | sizes, "odd", "odd")[0]
+    plain: dict[str, Any] = {"fusion": "eager", "precision": precision, "main_params_dtype": precision, "zero": 0, "seq_length": 16}
+    found = derive(odd, Strategy(**plain, optimizer=optimizer))
+    assert kept(found) == states
+    assert 0 <= temporaries - 4 * int(found.stage_numbers(found.stages[0])["P_stage_looped"]) < 100
 
 
 def test_parameters_that_rest_have_no_states() -> None:
@@ -257,6 +308,13 @@ def test_the_update_takes_the_seconds_of_its_products_and_passes() -> None:
     assert seconds["muon"] - seconds["lion"] > work / 989e12
     moved = 20 * 596_049_920 / 3.35e12
     assert seconds["lamb"] - seconds["adam"] == pytest.approx(moved, rel=0.25)
+    # fp32 matrices alone: 168 and 84 bytes a parameter in all as PyTorch's operations read and write
+    plain = {"seq_length": 512, "precision": "fp32", "fusion": "eager", "clip_grad": False}
+    whole = {n: float(derive(small, Strategy(**plain, optimizer=n), system=system).value("t_opt")) for n in ("sgd", "came", "adafactor")}
+    # sgd has 12, adam 28
+    each = (float(derive(small, Strategy(**plain), system=system).value("t_opt")) - whole["sgd"]) / 16
+    assert (whole["came"] - whole["sgd"]) / each == pytest.approx(168 - 12, rel=0.01)
+    assert (whole["adafactor"] - whole["sgd"]) / each == pytest.approx(84 - 12, rel=0.01)
 
 
 def test_parameters_that_kernels_take_beside_tensors() -> None:

@@ -18,6 +18,10 @@ def _table(text: str) -> dict[str, Entry]:
     return {name.strip(): Entry(latex.strip(), unit.strip(), meaning.strip()) for name, latex, unit, meaning in rows}
 
 
+# Terms of how far the longest of many rows is above the mean: the power of the same of normal numbers, and of one over the root of how many rows
+# are added up (symsim/inputs/longest_rows.py)
+LONGEST_TERMS = ((1, 1), (2, 1), *((k, i) for i in (2, 3, 4) for k in range(1, 6)))
+
 SYMBOLS: dict[str, Entry] = _table(r"""
 b       | b             | 1    | sequences in a micro-batch, per data-parallel rank
 s       | s             | 1    | sequence length in tokens
@@ -25,8 +29,6 @@ s_max   | s_{\max}      | 1    | tokens of the longest row there may be, where r
 u       | u             | 1    | mean length of a document in a row
 q_u     | q_u           | 1    | variance of the documents' lengths, over their mean squared
 k_u     | k_u           | 1    | variance of a row's attention work, over its mean squared, of rows as long as a document is on average
-skew_u  | \gamma_u      | 1    | skewness of the attention work of a row as long as a document is on average
-skew_t  | \gamma_t      | 1    | skewness of the documents' lengths
 u_w     | u_w           | 1    | mean of a document's tokens, at most w of each
 u_ww    | u_w^{(2)}     | 1    | mean square of a document's tokens, at most w of each
 u_r     | u_r           | 1    | mean of a document's tokens behind its last whole chunk
@@ -173,6 +175,13 @@ k_node         | k_n                  | 1    | power that a node draws, over its
 pue            | \mathrm{PUE}        | 1    | power of the site over that of its nodes
 carbon         | I_C                  | kg/kWh | kilograms of CO2 of a kWh of the grid
 """)
+SYMBOLS |= {
+    f"rho_{name}_{k}_{i}": Entry(
+        rf"\rho^{{{name}}}_{{{k},{i}}}", "1", f"coefficient of xi^{k} j^(-{i}/2) in the longest of sums of j rows, of {what}"
+    )
+    for name, what in (("u", "attention work"), ("t", "tokens"))
+    for k, i in LONGEST_TERMS
+}
 
 # Where a symbol's values lie, if not where its unit says: sizes and degrees (unit 1) are positive integers, all else is
 # positive. Zero is for what may be absent: an index, an indicator of a stage, a latency, time that is hidden. What is saved may be
@@ -190,7 +199,7 @@ _DOMAINS: dict[str, str] = {
     **dict.fromkeys("q_u k_u u_r u_rr jitter t_restart carbon".split(), "non-negative"),
     **dict.fromkeys("async_save eval_iters ramp_samples".split(), "non-negative integer"),
     **dict.fromkeys("phi_gemm phi_group zeta_fa phi_fa omega_fa omega_fab psi_fa psi_fab kappa_fa sigma_fab".split(), "non-negative"),
-    **dict.fromkeys("t_uneven t_late skew_u skew_t".split(), "real"),
+    **dict.fromkeys("t_uneven t_late".split(), "real"),
     **dict.fromkeys("tw tr tc t_place t_tail sum_tw sum_tr e_dp t_opt".split(), "non-negative"),
     **dict.fromkeys("t_gemm t_tile tau_fa tau_fab t_mem t_launch t_gather".split(), "non-negative"),
 }
@@ -202,6 +211,7 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     (r"n_e(_.+)?", "non-negative"),
     (r"chi_\d+", "share"),
     (r"mu_.+|[BC]_\d+|eta_\d+_\w+|Phi_\w+", "positive"),
+    (r"rho_[ut]_.+", "real"),
     (r"(alpha|lambda)_\d+|lambda_\d+_\w+|e_[fb]_\w+", "non-negative"),
 )
 

@@ -1,26 +1,23 @@
-"""The largest of n standard normal numbers: its mean, and what it exceeds once in 2, 10 or 100 times; and the mean of the largest of n skewed ones.
+"""The largest of n standard normal numbers: its mean, and what it exceeds once in 2, 10 or 100 times; and the mean of the longest of n rows.
 
 That n numbers all stay below x has the probability Phi(x)^n, so the quantile q of the largest is Phi^-1(q^(1/n)), and its mean the integral
 over q (Tippett, Biometrika 17, 1925). Both are integrated or inverted to four digits at powers of two; between those a chord over
-n^(1/8), which all rows are concave over: at most 1.8 % too little, for the quantiles 90 % and 99 % at most 0.5 %. Of the variance chords are
-taken over the mean, which it is convex over: at most 4.6 % too much.
+n^(1/8), which all rows are concave over: at most 1.8 % too little, for the quantiles 90 % and 99 % at most 0.5 %.
 
-Numbers with a skewness are taken as those of a Pearson III (gamma) distribution, whose quantiles Wilson and Hilferty's cube root makes of normal
-ones (Proc. Natl. Acad. Sci. 17, 1931), a cubic in them (Kite, Frequency and Risk Analyses in Hydrology, 1977), of which the mean follows from the
-mean and variance of the largest normal number. Of two to 512 numbers with a skewness of up to 3 that is 5 % from the mean of the largest
-gamma-distributed one, of 4,096 8 %; the cube root holds for no larger skewness, so that 3 is taken there.
+Of rows that are no normal numbers the longest follows from the same mean by a polynomial (Cornish and Fisher), whose coefficients are of how long
+documents are (`symsim/inputs/longest_rows.py`). How much the longest of n varies follows from those of 2 n and 4 n (L-moments: Hosking, J. R. Stat.
+Soc. B 52, 1990).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 
-from symsim.algebra.expr import ZERO, Expr, maximum, minimum, sqrt
+from symsim.algebra.expr import ONE, ZERO, Expr, maximum, minimum, sqrt, symbol
+from symsim.algebra.vocabulary import LONGEST_TERMS
 
 SOURCE = "Tippett, Biometrika 17, 1925"
-OF_SKEWED = "Wilson and Hilferty, Proc. Natl. Acad. Sci. 17, 1931; Kite, Frequency and Risk Analyses in Hydrology, 1977"
-MOST_SKEWED = 3
+OF_ROWS = "David and Nagaraja, Order Statistics, 2003; Cornish and Fisher, Rev. Inst. Int. Stat. 5, 1938"
 
 # of 1, 2, 4, .. numbers
 LARGEST: dict[str, tuple[float, ...]] = {
@@ -41,24 +38,21 @@ LARGEST: dict[str, tuple[float, ...]] = {
         *(4.4212, 4.5687, 4.7119, 4.8513, 4.9869, 5.1193, 5.2485, 5.3748, 5.4983, 5.6193),
     ),
 }
-# of how many numbers, and the variance of the largest
-VARIANCE = {1: 1.0, 2: 0.6817, 4: 0.4917, 8: 0.3729, 16: 0.2950, 64: 0.2035, 256: 0.1537, 4096: 0.1025, 2**20: 0.0613}
+# the mean of the largest of 4,096, which coefficients of rows are for
+FARTHEST = Fraction(str(LARGEST["mean"][12]))
+_POWERS = sorted({k for k, _ in LONGEST_TERMS})
 
 
 def _chords(values: tuple[float, ...]) -> list[tuple[Fraction, Fraction]]:
     """Slopes and offsets of the lines through neighbours, over the eighth root."""
-    return _lines([(2 ** (k / 8), value) for k, value in enumerate(values)])
-
-
-def _lines(points: Sequence[tuple[float, float]]) -> list[tuple[Fraction, Fraction]]:
     found = []
-    for (left, low), (right, high) in zip(points, points[1:]):
+    for k, (low, high) in enumerate(zip(values, values[1:])):
+        left, right = 2 ** (k / 8), 2 ** ((k + 1) / 8)
         slope = (high - low) / (right - left)
         found.append((Fraction(round(slope * 10**4), 10**4), Fraction(round((low - slope * left) * 10**4), 10**4)))
     return found
 
 
-_VARIANCES = _lines([(LARGEST["mean"][n.bit_length() - 1], value) for n, value in VARIANCE.items()])
 _CHORDS = {what: _chords(values) for what, values in LARGEST.items()}
 
 
@@ -70,22 +64,19 @@ def expected_largest(n: Expr, what: str = "mean") -> Expr:
     return minimum(*(slope * sqrt(sqrt(sqrt(n))) + rest for slope, rest in _CHORDS[what]))
 
 
-def variance_of_largest(mean: Expr) -> Expr:
-    """Of normal numbers of which the largest has this mean."""
-    return maximum(*(slope * mean + rest for slope, rest in _VARIANCES))
+def expected_longest(mean: Expr, added: Expr, rho: str) -> Expr:
+    """Of sums of so many rows with these coefficients, in deviations of such a sum; mean: that of the largest of as many normal numbers."""
+    return maximum(0, mean + sum((_coefficient(rho, added, k) * mean**k for k in _POWERS), ZERO))
 
 
-def sixth_of_skewness(skewness: Expr) -> Expr:
-    """As far as the cube root holds."""
-    return maximum(-MOST_SKEWED, minimum(MOST_SKEWED, skewness)) / 6
+def variance_of_longest(longest: Expr, of_twice: Expr, of_fourfold: Expr) -> Expr:
+    """Of the longest of n sums, from how far it, that of 2 n and that of 4 n lie above the mean: exact for one normal and one exponential number, and
+    within 5 % for the largest of as many of either as there may be."""
+    twice, fourfold = of_twice - longest, of_fourfold - of_twice
+    return twice * (Fraction("1.08") * twice + Fraction("2.5") * fourfold)
 
 
-def expected_largest_skewed(mean: Expr, variance: Expr, sixth: Expr) -> Expr:
-    """Of numbers with mean 0, variance 1 and six times this skewness: mean and variance are those of the largest of as many normal ones."""
-    beyond = mean - sixth
-    return maximum(0, beyond + sixth * (beyond**2 + variance) + sixth**2 * beyond * (beyond**2 + 3 * variance) / 3)
-
-
-def variance_of_largest_skewed(mean: Expr, variance: Expr, sixth: Expr) -> Expr:
-    """Of the same: by the slope of the cubic at the mean of the largest normal one."""
-    return (1 + sixth * (mean - sixth)) ** 4 * variance
+def _coefficient(rho: str, added: Expr, power: int) -> Expr:
+    """What of the polynomial has this power of the mean."""
+    root = ONE / sqrt(added)
+    return sum((symbol(f"{rho}_{k}_{i}") * root**i for k, i in LONGEST_TERMS if k == power), ZERO)

@@ -5,8 +5,8 @@ renewal reward process: Ross, Stochastic Processes, sec. 3.6), so the attention 
 
     kappa = sqrt(u k_u / (b s))         of its mean; k_u = Var(u^2 - r u) / (E[u] r)^2, for lognormal lengths q^4 - 2 q^2 + q, q = 1 + q_u
 
-The third cumulant follows from the sixth moment likewise, and by how many deviations xi the longest of n is above the mean is taken as of gamma-
-distributed numbers of that skewness (`symsim/cost/largest.py`). The pipeline waits for the longest of a replica's micro-batches as often as it waits
+By how many deviations xi the longest of n is above the mean follows from that of the largest of n normal numbers, by a polynomial of what the lengths
+of documents make of it (`symsim/cost/largest.py`). The pipeline waits for the longest of a replica's micro-batches as often as it waits
 at all (equal machines that all jobs pass: Pinedo, Scheduling, sec. 6.1), and data-parallel ranks wait for one another: every micro-batch where they
 gather parameters or exchange tokens, else at the end of the step, when m of them and those waits have been added up. Together that is so many
 deviations of every micro-batch that a step goes through: its rows are taken as that much longer, and all seconds of a micro-batch that follow from
@@ -25,13 +25,12 @@ from symsim.algebra.key import Key, of_step
 from symsim.algebra.quantity import NONE, SECOND, Quantity
 from symsim.cost.count import label
 from symsim.cost.largest import (
-    OF_SKEWED,
+    FARTHEST,
+    OF_ROWS,
     SOURCE,
     expected_largest,
-    expected_largest_skewed,
-    sixth_of_skewness,
-    variance_of_largest,
-    variance_of_largest_skewed,
+    expected_longest,
+    variance_of_longest,
 )
 from symsim.inputs.lengths import documents
 from symsim.lowering.lowered import Lowered
@@ -51,10 +50,11 @@ OF_SUM = "Stein's kernel of a gamma distribution: Stein, Approximate Computation
 
 @dataclass(frozen=True)
 class Group:
-    """Micro-batches, or steps, of which the longest is waited for: mean and variance of the largest of as many normal numbers."""
+    """Micro-batches, or steps, of which the longest is waited for: the mean of the largest of as many normal numbers, and of twice and four times as
+    many."""
 
     mean: Expr
-    variance: Expr
+    further: tuple[Expr, ...]
 
 
 def rows_differ(lowered: Lowered) -> bool:
@@ -97,14 +97,14 @@ def _longer(book: Derivation, lowered: Lowered) -> dict[str, Expr]:
     if strategy.padding_free or strategy.mlp_padding_free:
         meaning = "standard deviation of a micro-batch's tokens, over their mean"
         deviation = define("kappa_tokens", sqrt(symbol("q_u") / symbol("b")), meaning, r"\sigma_T")
-        tokens = 1 + deviation * _deviations(book, lowered, groups, "tokens", symbol("skew_t") / sqrt(symbol("b")))
+        tokens = 1 + deviation * _deviations(book, lowered, groups, "tokens")
     if strategy.mlp_padding_free:
         return {"u": longest("u", minimum(u * tokens, s), "mean length of documents in the longest rows")}
     renewal = "" if strategy.padding_free else "renewal reward process: Ross, Stochastic Processes, sec. 3.6"
     meaning = "standard deviation of a micro-batch's attention work, over its mean"
     rows = symbol("b") if strategy.padding_free else symbol("b") * s / u
     deviation = define("kappa_rows", sqrt(symbol("k_u") / rows), meaning, r"\sigma_A", renewal)
-    attention = 1 + deviation * _deviations(book, lowered, groups, "rows", symbol("skew_u") / sqrt(rows))
+    attention = 1 + deviation * _deviations(book, lowered, groups, "rows")
     whole = symbol("s_max") if strategy.padding_free else s
     keys = minimum(u * attention / tokens, whole / (1 + symbol("q_u")))
     found = {"u": longest("u", keys, "mean length of documents whose attention has as many keys a token as in the longest rows")}
@@ -137,7 +137,7 @@ def _together(lowered: Lowered) -> Expr:
 
 
 def _groups(book: Derivation, lowered: Lowered) -> dict[str, Group]:
-    """What waits for the longest of what, with the mean and the variance of the largest of as many normal numbers, which it defines."""
+    """What waits for the longest of what, with the mean of the largest of as many normal numbers, which it defines."""
     m, replicas, together = symbol("m") / lowered.profile.strategy.pipeline_flushes, lowered.mesh.degree("dp"), _together(lowered)
     waits = _of_equal_stages(book, lowered)
     found = {}
@@ -145,44 +145,49 @@ def _groups(book: Derivation, lowered: Lowered) -> dict[str, Group]:
         if n == ONE:
             continue
 
-        def define(name: str, value: Expr, meaning: str, latex: str, part: str = part) -> Expr:
-            meaning = f"{meaning} of the largest of as many normal numbers as there are {_SAID[part]}"
-            key = Key(name, "sizes", part=part)
-            return book.define(key, Quantity(value), meaning, unit=NONE, latex=rf"{latex}_{{{label(part)}}}", source=SOURCE).expr
+        def define(name: str, often: str, of: Expr, latex: str, part: str = part) -> Expr:
+            meaning = f"mean of the largest of {often} normal numbers as there are {_SAID[part]}"
+            latex = rf"{latex}_{{{label(part)}}}"
+            value = Quantity(minimum(expected_largest(of), FARTHEST))
+            return book.define(Key(name, "sizes", part=part), value, meaning, unit=NONE, latex=latex, source=SOURCE).expr
 
-        mean = define("xi", expected_largest(n), "mean", r"\xi")
-        found[part] = Group(mean, define("nu", variance_of_largest(mean), "variance", r"\nu"))
+        found[part] = Group(define("xi", "as many", n, r"\xi"), ())
+        # of steps as a whole nobody asks how much the longest varies, nor of others where all wait for one another
+        if part != "apart" and replicas / together != ONE:
+            twice = define("xi_twice", "twice as many", 2 * n, r"\xi^{(2)}")
+            found[part] = replace(found[part], further=(twice, define("xi_fourfold", "four times as many", 4 * n, r"\xi^{(4)}")))
     return found
 
 
-def _deviations(book: Derivation, lowered: Lowered, groups: dict[str, Group], what: str, skewness: Expr) -> Expr:
+def _deviations(book: Derivation, lowered: Lowered, groups: dict[str, Group], what: str) -> Expr:
     """Defines by how many deviations the micro-batches that a step goes through are longer, in the mean over them: in tokens, or in the attention
-    work of rows, which have this skewness."""
+    work of rows."""
     often = lowered.profile.strategy.pipeline_flushes
-    m, waits = symbol("m") / often, _waits(lowered) / often
+    m, b, waits = symbol("m") / often, symbol("b"), _waits(lowered) / often
+    rho = "rho_t" if what == "tokens" else "rho_u"
     of = "of a micro-batch's tokens" if what == "tokens" else "of a micro-batch's attention work"
 
-    def define(name: str, part: str, value: Expr, meaning: str, latex: str, source: str = OF_SKEWED) -> Expr:
+    def define(name: str, part: str, value: Expr, meaning: str, latex: str, source: str = OF_ROWS) -> Expr:
         key = Key(name, "sizes", part=f"{what}_{part}" if part else what)
         index = f"{label(what)},{label(part)}" if part else label(what)
         return book.define(key, Quantity(value), meaning, unit=NONE, latex=rf"{latex}_{{{index}}}", source=source).expr
 
-    def largest(part: str, sixth: Expr) -> tuple[Expr, Expr]:
+    def largest(part: str, added: Expr) -> tuple[Expr, Expr]:
         """Mean and variance; of a single one 0 and 1."""
         if part not in groups:
             return ZERO, ONE
         group = groups[part]
-        value, said = expected_largest_skewed(group.mean, group.variance, sixth), f"deviations {of} by which the longest of {_SAID[part]} is longer"
-        mean = define("xi", part, value, f"{said} than the mean", r"\xi")
-        return mean, variance_of_largest_skewed(group.mean, group.variance, sixth)
+        said = f"deviations {of} by which the longest of {_SAID[part]} is longer"
+        mean = define("xi", part, expected_longest(group.mean, added, rho), f"{said} than the mean", r"\xi")
+        return mean, variance_of_longest(mean, *(expected_longest(n, added, rho) for n in group.further)) if group.further else ONE
 
-    sixth = define("skew", "", sixth_of_skewness(skewness), f"sixth of the skewness {of}", r"\gamma")
-    (each, variance), (longest, further) = largest("together", sixth), largest("microbatches", sixth)
+    (each, variance), (longest, further) = largest("together", b), largest("microbatches", b)
     found = m * each + waits * longest
     if "apart" in groups:
-        added = sixth_of_skewness(skewness / sqrt(m))
-        beyond, _ = largest("apart", define("skew", "apart", added, f"sixth of the skewness {of}, added up over a step", r"\gamma"))
-        square = (m + 2 * waits * (1 + 3 * sixth * longest)) * variance + (waits**2 * further if waits else ZERO)
+        beyond, _ = largest("apart", b * m)
+        # the longest of its own is a part of what a replica's micro-batches take together
+        common = minimum(1 + 3 * symbol(f"{rho}_2_1") / sqrt(b) * longest, sqrt(m * further)) if waits else ZERO
+        square = (m + 2 * waits * common) * variance + (waits**2 * further if waits else ZERO)
         meaning = f"standard deviation of what a replica's step takes, in those {of}"
         found = found + beyond * define("kappa", "apart", sqrt(square), meaning, r"\sigma", OF_SUM if waits else "")
     meaning = f"deviations {of} by which those that a step waits for are longer than the mean"

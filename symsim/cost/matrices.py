@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from symsim.algebra.expr import ONE, Expr, product, symbol
 from symsim.algebra.kinds import EMBEDDING
 from symsim.cost.count import counted_parameters
+from symsim.frameworks.eager_modules import module_code
 from symsim.inputs.optimizers import OPTIMIZERS
 from symsim.ir.block import Tensor
 from symsim.ir.operations import Projection, of_role
@@ -50,7 +51,7 @@ def weights_of(lowered: Lowered) -> Iterator[Weight]:
             times = symbol(holds(name))
             if role_of(name).behind and tensor.module == "lm_head":
                 times = symbol("loss_i" if tensor.role == "bias" else "output_i")
-            weight = _weight(placed, tensor, times)
+            weight = _as_stored(lowered, placed, tensor, _weight(placed, tensor, times))
             apart = _heads_apart(lowered, placed, tensor)
             yield from (replace(weight, elements=n * weight.columns, rows=n) for n in apart) if weight.matrix and apart else (weight,)
 
@@ -60,6 +61,28 @@ def weights_of(lowered: Lowered) -> Iterator[Weight]:
 _ROWS = frozenset({"E", "D_i", "m_x"})
 _TAPS = frozenset({"W_c", "W_i", "W_l", "W_m"})
 _HEADS = {"q_proj", "k_proj", "v_proj"}
+# linear modules of a list, which one product stands for (Gemma3nTextModel altup_projections)
+_MODULES = "n_e"
+
+
+def _as_stored(lowered: Lowered, placed: Placed, tensor: Tensor, weight: Weight) -> Weight:
+    """The same as the family's modules store it: linear modules of a list apart, a matrix of heads' norms, experts in one matrix."""
+    code, layout = module_code(lowered.profile.model), placed.layouts[tensor.name]
+
+    def local(dim: str) -> Expr:
+        return local_size(placed.mesh, placed.block, dim, layout.get(dim, ()))
+
+    if _MODULES in tensor.dims:
+        modules = local(_MODULES)
+        return replace(weight, elements=weight.elements / modules, times=weight.times * modules, rows=weight.rows / modules)
+    if code.centred_norm and tensor.module == "norm" and len(tensor.dims) > 1:
+        return replace(weight, rows=local(tensor.dims[0]), columns=local(tensor.dims[1]), stored=True)
+    if code.experts_in_rows and weight.expert and weight.matrix and lowered.profile.strategy.fusion == "eager":
+        # gate and up apart; what a product sums over stands in rows too, but for the width of the stream
+        width, apart = local("h"), 2 if tensor.dims[-1] == "h" else 1
+        each = weight.elements / apart
+        return replace(weight, elements=each, times=weight.times * apart, count=ONE, rows=each / width, columns=width)
+    return weight
 
 
 def _heads_apart(lowered: Lowered, placed: Placed, tensor: Tensor) -> list[Expr]:

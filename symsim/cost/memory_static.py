@@ -301,12 +301,12 @@ def optimizer_temporaries(rank: Rank) -> Expr:
         found = found + (compiled(_define_largest(rank)) if compiled else ZERO)
         looped, each = 2 if how == "for_loop" else 0, expr(width)
     elif looped and main_type(strategy) != "fp32":
-        looped += 2  # gradient and parameter in fp32 (transformers optimization.py)
+        looped += row.widened  # gradient, and Adafactor's parameter, in fp32 (transformers optimization.py, came_pytorch CAME.py)
     if row.largest or looped:
         found = found + row.largest * _define_largest(rank)
     if looped:
-        meaning = "temporaries of a parameter that is updated, and one of the parameter before it, whose name is still bound"
-        found = found + each * _define_elements(rank, "looped", _looped(rank, looped), meaning)
+        meaning = "temporaries of a parameter that is updated, and those of the parameter before it, whose names are still bound"
+        found = found + each * _define_elements(rank, "looped", _looped(rank, looped, row.bound), meaning)
     if row.orthogonal:
         meaning = "stage i: bytes while the worst matrix of the update is made orthogonal"
         key, latex = of_stage("W", "update"), r"W^{(i)}_{\mathrm{update}}"
@@ -358,13 +358,13 @@ def _define_largest(rank: Rank) -> Expr:
     return _define_elements(rank, "largest", elements, "the largest parameter that one rank updates")
 
 
-def _looped(rank: Rank, own: int) -> Expr:
+def _looped(rank: Rank, own: int, bound: int) -> Expr:
     """Elements of temporaries as one parameter after the other of a block is updated, `own` of each: of torch.optim.adam _single_tensor_adam the
-    root and the denominator, beside that of the parameter before."""
+    root and the denominator, beside those of the parameter before that are still bound."""
     candidates: list[Expr] = []
     for name in rank.lowered.blocks:
         sizes = _updated(rank, name)
-        candidates += [own * n + before for before, n in zip((ZERO, *sizes), sizes)]
+        candidates += [own * n + bound * before for before, n in zip((ZERO, *sizes), sizes)]
     return maximum(*candidates)
 
 

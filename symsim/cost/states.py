@@ -51,7 +51,9 @@ def moment_bytes(strategy: Strategy, moments: tuple[Moment, ...]) -> int | Fract
     if strategy.optimizer_bits != 32:
         return len(moments) * bytes_of_blocks(strategy.optimizer_bits)
     types = {"first": strategy.exp_avg_dtype, "second": strategy.exp_avg_sq_dtype}
-    return sum(WIDTHS[types[m] or main_type(strategy)] for m in moments)
+    # what factors a second moment works on an fp32 gradient, and keeps moments of it
+    unsaid = "fp32" if OPTIMIZERS[strategy.optimizer].factors else main_type(strategy)
+    return sum(WIDTHS[types[m] or unsaid] for m in moments)
 
 
 def state_bytes(strategy: Strategy, *, updates_parameters: bool = False) -> int | Fraction:

@@ -36,13 +36,15 @@ class ModuleCode:
     norm_by_steps: bool = False
     """LayerNorm written out in the type of the computation: divided by the root of the variance."""
     centred_norm: bool = False
-    """LayerNorm written out in fp32, with an fp32 weight."""
+    """LayerNorm written out in fp32, with an fp32 weight, which is a matrix where every head has its own."""
     router_in_fp32: bool = False
     """F.linear of fp32 copies of x and weight."""
     router_weight_in_fp32: bool = False
     """The router's parameter itself is fp32: no copy."""
     router_is_linear: bool = False
     """The router is a linear module, which all linear maps of adapters have with them; else a parameter."""
+    experts_in_rows: bool = False
+    """Weights of all experts lie one below the other in matrices, gate and up apart, that of down turned."""
     shared_experts_first: bool = False
     """Shared experts run in front of the router and its experts."""
     shared_gate_up_joined: bool = False
@@ -135,7 +137,7 @@ MODULE_CODE = {
     "cohere2": _CENTRED,
     "cohere2_moe": ModuleCode(centred_norm=True, chosen_first=True, router_casts_weights=True, rotary_widened=True, factors=frozenset({"logits"})),
     "cohere_compass_text": ModuleCode(centred_norm=True, rotary_by_row=True, rotary_widened=True, factors=frozenset({"logits"})),
-    "dbrx": ModuleCode(router_is_linear=True, router_in_compute_type=True),
+    "dbrx": ModuleCode(router_is_linear=True, router_in_compute_type=True, experts_in_rows=True),
     "cosmos3_edge_text": ModuleCode(rotary_by_row=True),
     "deepseek_v2": ModuleCode(router_in_fp32=True, rotary_complex=True),
     "deepseek_v3": _ROUTER,

@@ -245,10 +245,10 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "drawn",
         ("drawn", "balanced"),
         "rows of documents of several lengths: drawn, so that the step waits for the longest of its micro-batches and data ranks: the "
-        "expected maximum of so many gamma-distributed numbers of the rows' mean, variance and skewness, at whose lengths all kernels are timed "
-        "again (drawn), or chosen so that all have as much work (balanced)",
-        "drawn: Tippett, Biometrika 17, 1925 (expected extremes of normal samples), and Wilson and Hilferty, Proc. Natl. Acad. Sci. 17, 1931 (gamma "
-        "quantiles from normal ones); balanced: Megatron-Core's sequence packing scheduler "
+        "expected maximum of so many sums of rows that hold such documents, at whose lengths all kernels are timed again (drawn), or chosen so "
+        "that all have as much work (balanced)",
+        "drawn: Tippett, Biometrika 17, 1925 (expected extremes of normal samples), and Cornish and Fisher, Rev. Inst. Int. Stat. 5, 1938 "
+        "(those of others by powers of these); balanced: Megatron-Core's sequence packing scheduler "
         "and hybrid context parallelism (datasets/data_schedule.py)",
     ),
     "reduction_buffers": Assumption(

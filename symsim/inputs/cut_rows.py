@@ -1,4 +1,4 @@
-"""How much rows differ that are cut from a stream of documents: variance and skewness of a row's sum of squared pieces.
+"""How much rows differ that are cut from a stream of documents: variance of a row's sum of squared pieces.
 
 A row begins anywhere in the stream, and its first and its last piece go together: of documents of one length they add up to the same wherever a row
 is cut. Moments of what t tokens hold that begin with a document follow from those of fewer tokens, a document at a time; what is left of one in
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 # lengths are counted in so many parts of a row
 PARTS = 400
-_Moments = tuple[float, float, float]
+_Moments = tuple[float, float]
 
 
-def work_of_rows(counted: Sequence[tuple[int, int | float]], row: int) -> tuple[float, float]:
-    """The variance of a row's work over its mean squared, and its skewness. counted: (length, how many) before documents are cut."""
+def work_of_rows(counted: Sequence[tuple[int, int | float]], row: int) -> float:
+    """The variance of a row's work over its mean squared. counted: (length, how many) before documents are cut."""
     often = [0.0] * (PARTS + 1)
     for u, n in counted:
         parts = min(u * PARTS / row, PARTS)
@@ -29,23 +29,21 @@ def work_of_rows(counted: Sequence[tuple[int, int | float]], row: int) -> tuple[
     longer = [1.0]
     for share in often:
         longer.append(longer[-1] - share)
-    begun: list[_Moments] = [(0.0, 0.0, 0.0)]
+    begun: list[_Moments] = [(0.0, 0.0)]
     for t in range(1, PARTS + 1):
         begun.append(_moments(t, often, longer[t], begun))
     left = [longer[1] / (2 * mean), *((longer[k] + longer[k + 1]) / (2 * mean) for k in range(1, PARTS))]
-    one, two, three = _moments(PARTS, left, 1 - sum(left), begun)
-    variance = two - one**2
-    return variance / one**2, (three - 3 * one * two + 2 * one**3) / variance**1.5 if variance > 0 else 0.0
+    one, two = _moments(PARTS, left, 1 - sum(left), begun)
+    return two / one**2 - 1
 
 
 def _moments(t: int, often: Sequence[float], whole: float, begun: Sequence[_Moments]) -> _Moments:
-    """The first three of the work in t parts whose first piece is of so many parts so often, and of all t in the share `whole`; begun: of those that
+    """The first two of the work in t parts whose first piece is of so many parts so often, and of all t in the share `whole`; begun: of those that
     begin with a document."""
-    one, two, three = whole * t**2, whole * t**4, whole * t**6
+    one, two = whole * t**2, whole * t**4
     for k, share in enumerate(often[:t]):
         if share:
-            work, (a, b, c) = k * k, begun[t - k]
+            work, (a, b) = k * k, begun[t - k]
             one += share * (work + a)
             two += share * (work * (work + 2 * a) + b)
-            three += share * (work * (work * (work + 3 * a) + 3 * b) + c)
-    return one, two, three
+    return one, two

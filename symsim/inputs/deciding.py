@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from symsim.inputs.architecture import Architecture
-from symsim.inputs.lengths import is_cut, networks_pack
+from symsim.inputs.lengths import networks_pack, stand_on_rows
 from symsim.inputs.limits import MOST_STAGES
 
 # Fields that a derivation knows by their symbols alone
@@ -25,8 +25,8 @@ DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp", "num_distributed_optimize
 
 
 def deciding(model: Architecture) -> dict[str, Callable[[Any], Any]]:
-    """What of a strategy's degrees decides the terms of a derivation: which are above 1, and how some compare; and the row that documents are
-    cut by, on which what there is of them stands.
+    """What of a strategy's degrees decides the terms of a derivation: which are above 1, and how some compare; and the row that documents lie
+    in, on which what there is of them stands.
 
     The depth matters where ranks hold pairs of stages, which differ from one depth to the next, and where stages share weights, of which
     it says how many.
@@ -35,7 +35,7 @@ def deciding(model: Architecture) -> dict[str, Callable[[Any], Any]]:
     return {
         **above,
         "padded": networks_pack,
-        "pieces": lambda s: s.seq_length if is_cut(s) else 0,
+        "pieces": lambda s: s.seq_length if stand_on_rows(s) else 0,
         "same_tp": lambda s: s.expert_tp == s.tp,
         "few_groups": lambda s: sum(s.tp > groups for groups in model.group_counts),
         "one_group": lambda s: model.keeps_projected_queries and s.tp in model.group_counts,

@@ -1,7 +1,8 @@
 """Lengths of the documents that rows are made of: all equal, a lognormal distribution, or those of a file.
 
 A row's attention is a sum over its documents, so what counts are moments of the lengths: E[u^2]/E[u] for the mean work, those up to the
-sixth for how much rows differ, and of layers with windows or chunks those of min(u, w) and of u mod w.
+fourth for how much rows differ, and of layers with windows or chunks those of min(u, w) and of u mod w. Of a lognormal distribution a row holds no
+more of a document than fits: moments are those of min(u, row).
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from symsim.algebra.expr import Number
+from symsim.algebra.vocabulary import LONGEST_TERMS as TERMS
 from symsim.errors import InputError, cut
 from symsim.inputs.cut_rows import PARTS, work_of_rows
 from symsim.inputs.reading import read_text
@@ -32,32 +34,51 @@ _CUT = "cut:"
 LONGEST_CUT = 2**22
 # of rows of more pieces their ends do not matter
 _MOST_PIECES = PARTS / 4
+# of a lognormal distribution: so many bins, so many deviations to either side
+_BINS, _DEVIATIONS = 3000, 8
 
 
 @dataclass(frozen=True)
 class Lengths:
     """Documents: their mean length, the variance over its square, and that of the attention work over its own (further: of rows packed from
-    several, alone: of one document each), and what these are skewed by (skews: further, alone, and the length itself). counted: (length, how
-    many), of a file or of what rows are cut into; longest: (length, FILE:LINE)."""
+    several, alone: of one document each). counted: (length, how many), of a file or of what rows are cut into; longest: (length, FILE:LINE);
+    uncut: E[u^2]/E[u] before rows cut any, and said: mean and spread of a lognormal distribution; stream: (length, share) of what rows of `row`
+    tokens are filled with, begins_anywhere: each in any of its tokens."""
 
     mean: Number
     spread: Number = 0
     further: Number = 0
     alone: Number = 0
-    skews: tuple[Number, Number, Number] = (0, 0, 0)
     counted: "tuple[tuple[int, int | float], ...]" = ()
     longest: tuple[int, str] | None = None
+    uncut: Number = 0
+    said: tuple[Number, Number] = (0, 0)
+    stream: "Sequence[tuple[float, float]]" = ()
+    row: int = 0
+    begins_anywhere: bool = False
 
     @property
     def varied(self) -> bool:
         return self.spread > 0
 
     def values(self, alone: bool = False) -> dict[str, Number]:
-        """u, and where lengths differ q_u, k_u and skew_u; alone: of rows of one document each, whose tokens differ too (skew_t)."""
+        """u, and where lengths differ q_u, k_u and what the longest rows follow from (rho_u); alone: of rows of one document each, whose tokens
+        differ too (rho_t)."""
         if not self.varied:
             return {"u": self.mean}
-        work = {"k_u": self.alone, "skew_u": self.skews[1], "skew_t": self.skews[2]} if alone else {"k_u": self.further, "skew_u": self.skews[0]}
-        return {"u": self.mean, "q_u": self.spread, **work}
+        return {"u": self.mean, "q_u": self.spread, "k_u": self.alone if alone else self.further, **(self._of_one if alone else self._of_several)}
+
+    @cached_property
+    def _of_one(self) -> dict[str, Number]:
+        from symsim.inputs.longest_rows import of_documents
+
+        return _named("rho_t", of_documents(self.stream, 1)) | _named("rho_u", of_documents(self.stream, 2))
+
+    @cached_property
+    def _of_several(self) -> dict[str, Number]:
+        from symsim.inputs.longest_rows import of_packed
+
+        return _named("rho_u", of_packed(self.stream, self.row, self.begins_anywhere))
 
     def inside(self, w: int) -> dict[str, Number]:
         """Moments inside a window or chunk of w tokens: u_w, u_ww of min(u, w), and u_r, u_rr of u mod w."""
@@ -67,7 +88,7 @@ class Lengths:
             within = [(min(u, w), n) for u, n in self.counted], [(u % w, n) for u, n in self.counted]
             found = tuple(_moment(rows, k) for rows in within for k in (1, 2))
         else:
-            found = _lognormal_inside(float(self.mean), float(self.spread), w)
+            found = _lognormal_inside(float(self.said[0]), float(self.said[1]), w, self.row)
         return dict(zip(("u_w", "u_ww", "u_r", "u_rr"), found))
 
 
@@ -76,10 +97,8 @@ def documents(strategy: Strategy) -> Lengths | None:
     if strategy.document_lengths is None:
         return None if strategy.packed_document_length is None else Lengths(strategy.packed_document_length)
     text = strategy.document_lengths.strip()
-    if not is_cut(strategy):
-        return _given(text)
     path = text.removeprefix(_CUT).strip()
-    return _cut(path, _stamp(path.removeprefix("@")), strategy.seq_length)
+    return (_cut if is_cut(strategy) else _whole)(path, _stamp(path.removeprefix("@")), strategy.seq_length)
 
 
 def is_cut(strategy: Strategy) -> bool:
@@ -87,8 +106,35 @@ def is_cut(strategy: Strategy) -> bool:
     return strategy.document_lengths is not None and strategy.document_lengths.strip().startswith(_CUT)
 
 
+def stand_on_rows(strategy: Strategy) -> bool:
+    """Whether how long rows are decides what there is of documents: of those that rows cut, and of those that differ."""
+    return strategy.document_lengths is not None and not strategy.document_lengths.strip().isdecimal()
+
+
 def _given(text: str) -> Lengths:
     return _of_file(text[1:], _stamp(text[1:])) if text.startswith("@") else _of_text(text)
+
+
+@lru_cache(maxsize=16)
+def _whole(text: str, stamp: tuple[int, int], row: int) -> Lengths:
+    """What rows of so many tokens hold that documents are put into uncut, but for what of one is longer than a row."""
+    said = _given(text)
+    if not said.varied or said.counted:
+        return replace(said, stream=said.counted, row=row)
+    below = _partial_moments(float(said.mean), float(said.spread))
+    found = _of_moments([below(k, row) + row**k * (1 - below(0, row)) for k in range(1, 5)])
+    return replace(_rounded(found), uncut=said.uncut, said=(said.mean, said.spread), stream=_bins(float(said.mean), float(said.spread), row), row=row)
+
+
+def _bins(mean: float, spread: float, row: int) -> tuple[tuple[float, float], ...]:
+    """Mean lengths and shares of documents of a lognormal distribution between lengths that grow by the same factor, of which a row cuts the rest."""
+    below, sigma = _partial_moments(mean, spread), math.log1p(spread) ** 0.5
+    center = math.log(mean) - sigma**2 / 2
+    top = min(math.log(row), center + _DEVIATIONS * sigma)
+    ends = [math.exp(center - _DEVIATIONS * sigma + (top - center + _DEVIATIONS * sigma) * k / _BINS) for k in range(_BINS + 1)]
+    shares, tokens = ([below(k, x) for x in ends] for k in (0, 1))
+    found = [((t - tt) / (p - pp), p - pp) for p, pp, t, tt in zip(shares[1:], shares, tokens[1:], tokens) if p - pp > 1e-15]
+    return (*found, (float(row), 1 - shares[-1])) if top == math.log(row) else tuple(found)
 
 
 @lru_cache(maxsize=16)
@@ -112,14 +158,15 @@ def _cut(text: str, stamp: tuple[int, int], row: int) -> Lengths:
         above += left.get(v, 0)
     found = of_counts(tuple(sorted((v, n) for v, n in pieces.items() if n > 0)))
     if row < float(found.mean) * _MOST_PIECES:
-        variance, skewness = work_of_rows(counted, row)
-        each = row / float(found.mean)
-        skew = Fraction(skewness * each**0.5).limit_denominator(10**6)
-        found = replace(found, further=Fraction(variance * each).limit_denominator(10**6), skews=(skew, *found.skews[1:]))
-    if whole.counted or not whole.varied:
-        return found
-    mean, spread, further = (Fraction(value).limit_denominator(10**6) for value in (found.mean, found.spread, found.further))
-    return replace(found, mean=mean, spread=spread, further=further)
+        variance = work_of_rows(counted, row) * row / float(found.mean)
+        found = replace(found, further=Fraction(variance).limit_denominator(10**6))
+    found = replace(found, stream=counted, row=row, begins_anywhere=True)
+    return found if whole.counted or not whole.varied else _rounded(found)
+
+
+def _rounded(found: Lengths) -> Lengths:
+    mean, spread, further, alone = (Fraction(x).limit_denominator(10**6) for x in (found.mean, found.spread, found.further, found.alone))
+    return replace(found, mean=mean, spread=spread, further=further, alone=alone)
 
 
 def _lognormal_counts(mean: float, spread: float, row: int) -> list[tuple[int, float]]:
@@ -159,7 +206,7 @@ def _of_text(text: str) -> Lengths:
         if os.path.isfile(text):
             raise InputError(f"document_lengths={cut(text, 60)}: a file stands behind @: document_lengths=@{cut(text, 60)}")
         raise InputError(f"document_lengths={cut(text, 60)}: {_FORMS}; a mean from 1 to {LONGEST:,} tokens, a coefficient of variation from 0 to 100")
-    return _of_moments([mean**k * (1 + cv**2) ** (k * (k - 1) // 2) for k in range(1, 7)])
+    return _of_moments([mean**k * (1 + cv**2) ** (k * (k - 1) // 2) for k in range(1, 5)])
 
 
 def _stamp(path: str) -> tuple[int, int]:
@@ -185,26 +232,20 @@ def _of_file(path: str, stamp: tuple[int, int]) -> Lengths:
 
 def of_counts(rows: "tuple[tuple[int, int | float], ...]", longest: tuple[int, str] | None = None) -> Lengths:
     """Of (length, how many) rows, exactly where these are whole."""
-    return _of_moments([_moment(rows, k) for k in range(1, 7)], rows, longest)
+    return _of_moments([_moment(rows, k) for k in range(1, 5)], rows, longest)
 
 
 def _of_moments(moments: Sequence[Number], rows: "tuple[tuple[int, int | float], ...]" = (), longest: tuple[int, str] | None = None) -> Lengths:
-    """Of the first six. The third cumulant of a renewal reward process with rewards y of mean zero is (E[y^3] - 3 E[y^2] E[y u] / E[u]) / E[u] a
-    token: so much of Wald's identity E[exp(x y - c(x) u)] = 1 (Asmussen, Applied Probability and Queues, ch. V) is of the third order."""
-    first, second, third, fourth, fifth, sixth = moments
+    """Of the first four."""
+    first, second, third, fourth = moments
     mean = Fraction(second) / first
     square = fourth - 2 * mean * third + mean**2 * second
-    cube = sixth - 3 * mean * fifth + 3 * mean**2 * fourth - mean**3 * third - 3 * square * (third - mean * second) / first
-    skews = (
-        _skew(cube, square),
-        _skew(sixth - 3 * fourth * second + 2 * second**3, fourth - second**2),
-        _skew(third - 3 * second * first + 2 * first**3, second - first**2),
-    )
-    return Lengths(first, Fraction(second) / first**2 - 1, square / (first * mean) ** 2, fourth / Fraction(second) ** 2 - 1, skews, rows, longest)
+    further, alone = square / (first * mean) ** 2, fourth / Fraction(second) ** 2 - 1
+    return Lengths(first, Fraction(second) / first**2 - 1, further, alone, rows, longest, mean)
 
 
-def _skew(cube: Number, square: Number) -> Number:
-    return Fraction(float(cube) / float(square) ** 1.5).limit_denominator(10**6) if square else 0
+def _named(name: str, coefficients: Sequence[float]) -> dict[str, Number]:
+    return {f"{name}_{k}_{i}": Fraction(c).limit_denominator(10**6) for c, (k, i) in zip(coefficients, TERMS)}
 
 
 def _moment(rows: "Sequence[tuple[int, int | float]]", power: int) -> Number:
@@ -258,18 +299,19 @@ def _length(given: object, path: str, line: int) -> int:
     return value
 
 
-def _lognormal_inside(mean: float, spread: float, w: int) -> tuple[Number, ...]:
-    """E[min(u, w)], E[min(u, w)^2], E[u mod w], E[(u mod w)^2] of a lognormal distribution: partial moments up to every multiple of w."""
+def _lognormal_inside(mean: float, spread: float, w: int, row: int) -> tuple[Number, ...]:
+    """E[min(u, w)], E[min(u, w)^2], E[u mod w], E[(u mod w)^2] of a lognormal distribution that rows cut: partial moments up to multiples of w."""
     below = _partial_moments(mean, spread)
-    over = 1 - below(0, w)
-    first, second = below(1, w) + w * over, below(2, w) + w * w * over
-    rest = [below(1, w), below(2, w)]
+    over, cut = (1 - below(0, x) for x in (min(w, row), row))
+    first, second = (below(k, min(w, row)) + min(w, row) ** k * over for k in (1, 2))
+    rest = [(row % w) ** k * cut for k in (1, 2)]
     sigma2 = math.log1p(spread)
-    longest = mean * math.exp(8 * math.sqrt(sigma2) - sigma2 / 2)
-    for j in range(1, min(_CHUNKS, math.ceil(longest / w) + 1)):
-        share, one, two = (below(k, (j + 1) * w) - below(k, j * w) for k in (0, 1, 2))
-        rest[0] += one - j * w * share
-        rest[1] += two - 2 * j * w * one + (j * w) ** 2 * share
+    longest = min(row, mean * math.exp(8 * math.sqrt(sigma2) - sigma2 / 2))
+    for j in range(min(_CHUNKS, math.ceil(longest / w))):
+        start, end = j * w, min(row, (j + 1) * w)
+        share, one, two = (below(k, end) - (below(k, start) if start else 0) for k in (0, 1, 2))
+        rest[0] += one - start * share
+        rest[1] += two - 2 * start * one + start**2 * share
     return tuple(Fraction(x).limit_denominator(10**6) for x in (first, second, *rest))
 
 

@@ -21,7 +21,8 @@ class Optimizer:
     orthogonal: the first moment of a matrix is made orthogonal (Muon). compressed: the first moment travels in one bit a number in place of
     gradients (`cost/compressed.py`); local: in one of `local_step_clipper` steps alone. hidden: embeddings and the output layer are no matrices
     to it. moves: bytes a parameter in the update besides those of gradient, states and parameter. largest: temporaries of the size of the largest
-    parameter, bytes an element; looped: temporaries in fp32 of the parameter at work, beside one of that before it."""
+    parameter, bytes an element; looped: temporaries in fp32 of the parameter at work, beside those of the one
+    before it whose names are still bound. widened: what of gradient and parameter is copied to fp32 for it where the update is of less."""
 
     meaning: str
     source: str
@@ -38,6 +39,8 @@ class Optimizer:
     moves: int = 0
     largest: int = 0
     looped: int = 0
+    bound: int = 1
+    widened: int = 0
 
     @property
     def by_shape(self) -> bool:
@@ -52,7 +55,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "lion": Optimizer("one moment, whose sign is the update", "Chen et al., arXiv:2302.06675; bitsandbytes optim/lion.py", ("first",)),
     "rmsprop": Optimizer("one moment, of squares (Adagrad the same)", "torch.optim.rmsprop, adagrad", ("second",)),
     "ademamix": Optimizer("three moments", "Pagliardini et al., arXiv:2409.03137; bitsandbytes optim/ademamix.py", ("first", "first", "second")),
-    # writes its update; norms of updates and parameters read both, the step reads both again
+    # writes its update; norms of updates and parameters read both, the step reads both again (DeepSpeed's kernel makes the update twice instead: 12)
     "lamb": Optimizer(
         "two moments, and norms of every tensor", "You et al., arXiv:1904.00962; apex multi_tensor_lamb.cu", ("first", "second"), moves=20
     ),
@@ -82,23 +85,28 @@ OPTIMIZERS: dict[str, Optimizer] = {
         moves=12,
         largest=8,
     ),
-    # the square of the gradient and its means, their product, its root, the update's norm, its scaling: torch operations one by one
+    # the parameter's norm, the square of the gradient and its means, their product, its root, the update's norm, its scalings, what is taken off:
+    # torch operations one by one
     "adafactor": Optimizer(
         "means of squares over rows and over columns; of vectors, all of them",
         "Shazeer and Stern, arXiv:1804.04235; transformers optimization.py Adafactor",
         others=("second",),
         factors=1,
-        moves=64,
+        moves=72,
         looped=2,
+        widened=2,
     ),
+    # the same, the moment, the square of what the update differs from it by, its means and their product, and weight decay
     "came": Optimizer(
         "a moment, and two pairs of means over rows and over columns",
         "Luo et al., arXiv:2307.02047; came_pytorch CAME.py",
         ("first",),
         others=("first", "second"),
         factors=2,
-        moves=96,
-        largest=8,
+        moves=148,
+        looped=3,
+        bound=2,
+        widened=1,
     ),
     "adam_mini": Optimizer("one moment; one second moment a block", "Zhang et al., arXiv:2406.16793", ("first",)),
     # the moment as it is multiplied, in 16 bits, and the update

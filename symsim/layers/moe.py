@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from symsim.inputs.architecture import Architecture
 from symsim.ir.block import Net, Weight
 from symsim.layers import notation as n
@@ -50,7 +52,9 @@ def route(net: Net, x: str, model: Architecture) -> tuple[str, str]:
     assert spec is not None
     logits = net.einsum("b s h, E_r h -> b s E_r", x, Weight("router", spec.router_bias))
     if spec.moe_router_enable_expert_bias == "parameter":
-        net.parameter("e_score_correction_bias", "E_r")
+        # moved by what experts got, not by a gradient (requires_grad=False in AFMoE, ERNIE 4.5 and Laguna)
+        bias = net.parameter("e_score_correction_bias", "E_r")
+        net.tensors[bias] = replace(net.tensors[bias], gradient=False)
     if spec.per_expert_scale:
         net.parameter("per_expert_scale", "E_r")
     probabilities = net.tensor("probabilities", "b s K", "fp32")

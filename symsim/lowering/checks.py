@@ -265,10 +265,9 @@ def _documents(strategy: Strategy) -> None:
         raise InputError(f"{where}: a document of {length:,} tokens does not fit into a row of seq_length={row}: cut it, as the trainer does")
     if lengths.mean > row:
         raise InputError(f"{name}={lengths.mean} is longer than the sequence of {row} tokens it is packed into")
-    weighted = lengths.mean * (1 + lengths.spread)
-    if weighted > row:
+    if lengths.uncut > row:
         raise InputError(
-            f"document_lengths={cut(str(strategy.document_lengths), 60)}: E[u^2]/E[u] is {float(weighted):,.0f} tokens, more than the row of "
+            f"document_lengths={cut(str(strategy.document_lengths), 60)}: E[u^2]/E[u] is {float(lengths.uncut):,.0f} tokens, more than the row of "
             f"seq_length={row}: some documents do not fit; give the mean and the variation of what is left of them, or a file"
         )
 

@@ -222,6 +222,8 @@ MEMORY = (
     + of(
         "inputs/optimizers.py",
         ("Adam has two moments", '"torch.optim.adamw", ("first", "second")', '"torch.optim.adamw", ("first",)', "memory.py"),
+        ("CAME's loop holds two of the parameter before", "bound=2", "bound=1", "optimizers.py"),
+        ("CAME moves 148 bytes besides", "moves=148", "moves=96", "optimizers.py"),
     )
     + of(
         "cost/held.py",
@@ -230,8 +232,8 @@ MEMORY = (
     + of(
         "cost/memory_static.py",
         ("a rank of DualPipe holds the other stage too", "value + of_other(rank.book, rank.model, value)", "value", "memory.py"),
-        ("a loop over parameters needs two of each", "own * n + before", "n + before", "memory.py"),
-        ("a loop over parameters holds one of that before", "own * n + before", "own * n", "torch_peaks.py"),
+        ("a loop over parameters needs two of each", "own * n + bound * before", "n + before", "memory.py"),
+        ("a loop over parameters holds one of that before", "own * n + bound * before", "own * n", "torch_peaks.py"),
         ("libraries keep 64 MiB on Hopper", '"hopper": 64 * MIB', '"hopper": 32 * MIB', "moments.py"),
         (
             "placeholders stand once for equal shapes",
@@ -354,7 +356,25 @@ PIPELINE = (
         ),
         ("zb_h1 takes p - 1 weight gradients out of the bubble", "minimum(m - 1, p - 1) * tw", "minimum(m - 1, p) * tw", "schedules.py"),
         ("zb_h2 twice as many", "fill_f + fill_i - 2 * (p - 1) * tw", "fill_f + fill_i - (p - 1) * tw", "schedules.py"),
+    )
+    + of(
+        "program/fullest.py",
         ("interleaved_zb runs m // p rounds", "at_once // max(1, at_once // strategy.pp)", "strategy.pp", "schedules.py"),
+    )
+    + of(
+        "inputs/longest_rows.py",
+        ("a row begins anywhere in a document", "left[0] -= 1 / (2 * mean)", "left[0] -= 0", "lengths.py"),
+        ("rows of many short documents are sums of shorter rows", "c / alike ** (i / 2)", "c", "lengths.py"),
+        ("all n stay below with the n-th power", "(below[:-1] ** n)", "(below[:-1] ** 2)", "lengths.py"),
+    )
+    + of(
+        "cost/largest.py",
+        ("the longest of sums of rows is nearer to a normal number", "root = ONE / sqrt(added)", "root = ONE", "lengths.py"),
+    )
+    + of(
+        "cost/matrices.py",
+        ("linear modules of a list are matrices apart", "times=weight.times * modules", "times=weight.times", "optimizers.py"),
+        ("gate and up of dbrx lie apart", 'apart = local("h"), 2 if', 'apart = local("h"), 1 if', "optimizers.py"),
     )
     + of(
         "pipeline/flushes.py",

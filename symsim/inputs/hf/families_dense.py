@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from symsim.inputs.hf.config import ACTIVATIONS, Config, Fields, choose, flag, given, number
 from symsim.inputs.hf.families_encoder import MODERN
 from symsim.inputs.hf.family import Family
@@ -30,7 +32,7 @@ from symsim.inputs.hf.patterns import (
     turned_where_windowed,
     where_no_window,
 )
-from symsim.inputs.hf.rotary import cut_fraction, rotary_fraction
+from symsim.inputs.hf.rotary import cut_fraction, in_three, rotary_fraction
 
 # fmt: off
 
@@ -39,6 +41,13 @@ _BIASED_MLP = GATED | {"bias": flag("mlp_bias")}
 
 
 _LLAMA_BLOCKS = Family(attention=BIASED, mlp=_BIASED_MLP, heads_divide=True)
+
+
+def _one_bias(c: Config) -> bool:
+    """configuration_internlm3.py: the Llama code has one bias for queries, keys, values and what follows attention."""
+    if c.flag("attention_bias") != c.flag("mlp_bias"):
+        raise c.refuse(c.look("attention_bias")[0], f"as {c.look('mlp_bias')[0]} is: transformers refuses others", c.look("attention_bias")[1])
+    return c.flag("attention_bias")
 
 
 _LATENT_UNREAD = {"num_key_value_heads": "latent attention has a key and a value for every query head", "head_dim": "set by qk_rope_head_dim",
@@ -63,7 +72,7 @@ DENSE: dict[str, Family] = {
                "logit_softcap": given("final_logit_softcapping")},
         unread={"qk_scale_factor": "scale, clamp or noise, elementwise", "output_multiplier": "scale, clamp or noise, elementwise",
                 "post_norm_eps": "small constant of a norm"}),
-    "internlm3": _LLAMA_BLOCKS,
+    "internlm3": replace(_LLAMA_BLOCKS, attention=BIASED | {"qkv_bias": _one_bias}),
     "iquestcoder": _LLAMA_BLOCKS,
     "exaone": _LLAMA_BLOCKS,
     "diffllama": Family(attention=BIASED | {"differential": True}, unread={"lambda_std_dev": "initial weights"},
@@ -128,6 +137,6 @@ DENSE: dict[str, Family] = {
     "hunyuan_vl_text": Family(attention=BIASED | {"qk_norm": "head", "qk_norm_position": "after_rope"}, unread={"eod_token_id": "names a token"}),
     "paddleocr_vl_text": Family(attention={"qkv_bias": flag("use_bias"), "out_bias": flag("use_bias")}, mlp=GATED | {"bias": flag("use_bias")}),
     "emu3_text_model": Family(attention=BIASED, mlp=_BIASED_MLP, model={"hidden_dropout": number("attention_dropout"), "embedding_dropout": 0.0}),
-    "cosmos3_edge_text": Family(attention=BIASED, mlp=PLAIN | {"bias": flag("mlp_bias")}, model={"tie_word_embeddings": False},
-                                unread={"tie_word_embeddings": "the head is never tied"}),
+    "cosmos3_edge_text": Family(attention=BIASED | {"rotary_fraction": in_three}, mlp=PLAIN | {"bias": flag("mlp_bias")},
+                                model={"tie_word_embeddings": False}, unread={"tie_word_embeddings": "the head is never tied"}),
 }

@@ -27,6 +27,11 @@ def _types(c: Config, every: int) -> list[str]:
     return types
 
 
+def _window(c: Config, types: list[str]) -> int | None:
+    """Layers that attend to a window need one."""
+    return c.integer("sliding_window") if "sliding_attention" in types else c.optional("sliding_window")
+
+
 def taking_over(c: Config, types: list[str]) -> list[bool]:
     """Which layers have keys and values of the last layer of their type before them that has its own."""
     many = c.integer("num_kv_shared_layers", 0)
@@ -49,7 +54,7 @@ def _experts(c: Config) -> bool:
 
 def gemma4_mixers(c: Config) -> list[LayerKind]:
     types = [*_types(c, 6)[:-1], "full_attention"]  # the last too, whatever the config says of it
-    window, wide, equal = c.optional("sliding_window"), c.integer("global_head_dim"), c.flag("attention_k_eq_v")
+    window, wide, equal = _window(c, types), c.integer("global_head_dim"), c.flag("attention_k_eq_v")
     own_groups = _groups(c, "num_global_key_value_heads") if equal and c.look("num_global_key_value_heads")[1] is not None else None
     doubled = 2 * c.integer("intermediate_size") if c.flag("use_double_wide_mlp") else None
     saved = _saved_heads(c)
@@ -112,7 +117,8 @@ def _cut(c: Config) -> list[bool]:
 
 
 def gemma3n_mixers(c: Config) -> list[LayerKind]:
-    types, window, widths = _types(c, 5), c.optional("sliding_window"), _widths(c)
+    types, widths = _types(c, 5), _widths(c)
+    window = _window(c, types)
     return [
         LayerKind(window=window if kind == "sliding_attention" else None, shared_keys=shares, activation_sparsity=cut,
                   ffn_hidden_size=width if width != widths[0] else None)

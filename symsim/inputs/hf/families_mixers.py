@@ -70,7 +70,7 @@ _BAILING_KDA: Fields = {
     **dict.fromkeys(("linear_key_head_dim", "linear_value_head_dim"), saved_as("linear_head_dim", "head_dim"))}
 
 
-_V4_SCORES = lambda c: c.word("scoring_func", {name: name for name in ("sqrtsoftplus", "sigmoid", "softmax")})  # noqa: E731
+_V4_SCORES = lambda c: c.word("scoring_func", {name: name for name in ("sqrtsoftplus", "sigmoid")})  # noqa: E731
 
 
 _V4_UNREAD = {

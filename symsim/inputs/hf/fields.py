@@ -193,6 +193,8 @@ def switched(c: Config) -> list[LayerKind]:
 def typed(c: Config, types: list[str], width_key: str = "sliding_window", rope: list[int] | None = None) -> list[LayerKind]:
     """LayerKinds of a list of transformers' layer_types."""
     width = c.optional(width_key, 0) or None
+    if width is None and c.values.get("layer_types") and "sliding_attention" in types:
+        raise c.refuse(width_key, "a positive integer where layer_types has sliding_attention", c.look(width_key)[1])
     made = []
     for i, kind in enumerate(types):
         turned = True if rope is None else bool(rope[i])

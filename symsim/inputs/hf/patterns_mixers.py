@@ -205,6 +205,9 @@ def deepseek_v4_mixers(c: Config) -> list[LayerKind]:
     own = dict(_COMPRESSED) if rates is None else rates
     if not isinstance(own, Mapping):
         raise c.refuse(name, "a table of tokens by type of layer", rates)
+    networks = c.values.get("mlp_layer_types") or []
+    if not isinstance(networks, list) or any(kind not in ("moe", "hash_moe") for kind in networks):
+        raise c.refuse("mlp_layer_types", "a list of moe and hash_moe", networks)
     own = dict(own) | {kind: value for kind, key in legacy.items() if (value := c.optional(key)) is not None}
     types = c.items("layer_types", str, c.depth)
     ratios = c.items("compress_ratios", int)

@@ -6,6 +6,7 @@ Source: transformers 5.23 and 5.24, modeling_rope_utils.py and *RotaryEmbedding 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from symsim.errors import InputError
 from symsim.inputs.architecture import Architecture, LayerKind
@@ -51,6 +52,16 @@ def in_pairs(head: int, part: float) -> float:
 
 def _head(c: Config) -> int:
     return c.optional("head_dim") or c.integer("hidden_size") // c.integer("num_attention_heads")
+
+
+def in_three(c: Config) -> float:
+    """configuration_cosmos3_edge.py: a head turns by time, height and width, whose sections are half of it together."""
+    given = next((inner for place in _ROPE if isinstance(inner := c.values.get(place), Mapping)), {"mrope_section": [24, 20, 20]})
+    sections: Any = given.get("mrope_section")
+    parts = [x for x in sections if type(x) is int] if isinstance(sections, list) else []
+    if len(parts) != 3 or len(parts) != len(sections) or sum(parts) != _head(c) // 2:
+        raise c.refuse("rope_parameters.mrope_section", f"three sections of half of a head's {_head(c)} elements together", sections)
+    return rotary_fraction(c)
 
 
 def rotary_pct(c: Config) -> float:
