@@ -11,7 +11,7 @@ from draws import mutations
 from draws.mutations_claims import CLAIMS
 
 ROOT = Path(__file__).parents[1]
-AREAS = {"ir", "placement", "lowering", "frameworks", "cost", "pipeline", "program", "inputs"}
+AREAS = {"ir", "placement", "lowering", "frameworks", "cost", "pipeline", "inputs"}
 
 
 def test_every_fact_stands_once_and_its_tests_are_there() -> None:

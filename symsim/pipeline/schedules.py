@@ -301,14 +301,17 @@ def _row(name: str, exchanges: str, waits: bool, times: int) -> Schedule:
 
 
 def schedule_sizes(strategy: Strategy) -> dict[str, Number]:
-    """The sizes that a schedule's closed forms take from a strategy: pp, vpp, m and group.
+    """The sizes that a schedule's closed forms take from a strategy: pp, vpp, m and group, which is pp by default (Megatron-Core)."""
+    group = round_of(strategy, strategy.microbatches) or strategy.microbatch_group_size_per_vp_stage or strategy.pp
+    return {"pp": strategy.pp, "vpp": strategy.vpp, "m": strategy.microbatches, "group": group}
 
-    The group is pp by default (Megatron-Core); PyTorch's interleaved_zb divides the micro-batches into m // pp equal rounds.
-    """
-    group_size = strategy.microbatch_group_size_per_vp_stage or strategy.pp
-    if strategy.schedule == "interleaved_zb" and strategy.microbatch_group_size_per_vp_stage is None:
-        group_size = strategy.flush_microbatches // max(1, strategy.flush_microbatches // strategy.pp)
-    return {"pp": strategy.pp, "vpp": strategy.vpp, "m": strategy.microbatches, "group": group_size}
+
+def round_of(strategy: Strategy, microbatches: int) -> int | None:
+    """Of PyTorch's interleaved_zb, which divides the m micro-batches of a flush into m // pp equal rounds, how many a round has; of others None."""
+    if strategy.schedule != "interleaved_zb" or strategy.microbatch_group_size_per_vp_stage is not None:
+        return None
+    at_once = microbatches // strategy.pipeline_flushes
+    return at_once // max(1, at_once // strategy.pp)
 
 
 def window_of(strategy: Strategy, stage: int, microbatches: int | None = None) -> int:

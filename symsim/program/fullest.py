@@ -14,7 +14,7 @@ from symsim.algebra.vocabulary import domain
 from symsim.inputs.strategy import Strategy
 from symsim.pipeline.fullest import falls
 from symsim.pipeline.schedule import Schedule
-from symsim.pipeline.schedules import schedule_of
+from symsim.pipeline.schedules import round_of, schedule_of
 from symsim.program.program import Program
 from symsim.program.scope import Scope
 
@@ -69,14 +69,7 @@ def line_at_any(strategy: Strategy, stages: Iterable[Mapping[str, Number]], grou
     the depth, and nowhere beyond."""
     often = strategy.pipeline_flushes
     several = [often] if falls(schedule_of(strategy)) else [*range(often, often * (4 * strategy.pp + 2 * group), often), often << 20]
-    return line_of(strategy, stages, np.array(several), np.array([_group_of(strategy, n, group) for n in several]))
-
-
-def _group_of(strategy: Strategy, m: int, otherwise: int) -> int:
-    if strategy.schedule == "interleaved_zb" and strategy.microbatch_group_size_per_vp_stage is None:
-        at_once = m // strategy.pipeline_flushes
-        return at_once // max(1, at_once // strategy.pp)
-    return otherwise
+    return line_of(strategy, stages, np.array(several), np.array([round_of(strategy, n) or group for n in several]))
 
 
 def _fullest(schedule: Schedule, stages: Sequence[int], sizes: Mapping[str, int], microbatches: np.ndarray, groups: np.ndarray) -> tuple[int, ...]:

@@ -271,8 +271,8 @@ MEMORY = (
         "lowering/adapt.py",
         (
             "a call of DoRA's holds its locals",
-            '_product(op, "lora_B", low, up, f"{op.name}.dora_" if norm else "")',
-            '_product(op, "lora_B", low, up)',
+            'frame=f"{op.name}.dora_" if norm else "")',
+            'frame="")',
             "torch_peaks.py",
         ),
     )
@@ -356,9 +356,6 @@ PIPELINE = (
         ),
         ("zb_h1 takes p - 1 weight gradients out of the bubble", "minimum(m - 1, p - 1) * tw", "minimum(m - 1, p) * tw", "schedules.py"),
         ("zb_h2 twice as many", "fill_f + fill_i - 2 * (p - 1) * tw", "fill_f + fill_i - (p - 1) * tw", "schedules.py"),
-    )
-    + of(
-        "program/fullest.py",
         ("interleaved_zb runs m // p rounds", "at_once // max(1, at_once // strategy.pp)", "strategy.pp", "schedules.py"),
     )
     + of(
