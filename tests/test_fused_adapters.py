@@ -65,6 +65,15 @@ def test_what_the_scale_multiplies(fusion: str) -> None:
     assert kept(wide) == kept(narrow) and narrow.value("time.step") < wide.value("time.step")
 
 
+def test_experts_are_scaled_at_their_output() -> None:
+    """In Automodel too (_peft/lora_experts.py), and in no function of their own."""
+    at = {"ep": 8, "dp": 8, "etp": 1, "tuner_type": "lora", "lora_rank": 16}
+    result = symsim.derive("mixtral-8x7b", at, {"lora_scaling": "rank"})
+    block = result.lowered.blocks["moe"].placed.block
+    scaled = {op.name: block.tensors[op.outputs[0]].dims for op in block.ops if op.kind == "scale"}
+    assert {name for name, dims in scaled.items() if "r" not in dims} == {name for name in scaled if "experts" in name} != set()
+
+
 def test_each_function_is_of_its_maps() -> None:
     def added(**more: Any) -> set[str]:
         block = derived(**more).lowered.blocks["dense"].placed.block

@@ -275,6 +275,8 @@ MEMORY = (
             'frame="")',
             "torch_peaks.py",
         ),
+        ("what a function's first product made is made again", "again = frozenset({KERNEL}) if", "again = frozenset() if", "fused_adapters.py"),
+        ("experts' adapters are scaled at their output", "not norm and not chosen", "not norm", "fused_adapters.py"),
     )
     + of(
         "cost/linear_loss.py",
