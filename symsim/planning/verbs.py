@@ -57,7 +57,7 @@ class Sizing:
 
     def to_json(self) -> dict[str, Any]:
         """The object of `symsim plan --world A:B:C --json`."""
-        return {"sizes": [size.to_json() for size in self.sizes]}
+        return sizes_of.sizes_json(self.sizes, self.need)
 
     def to_pandas(self) -> Any:
         """A DataFrame with a row a size: system, world, the numbers of its best strategy and of the run. InputError without pandas."""
