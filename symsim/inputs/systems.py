@@ -51,6 +51,11 @@ def _read(reference: str) -> tuple[Document, System]:
     return document, validate(System, document.data, path, document)
 
 
+def system_of(data: Mapping[str, Any]) -> System:
+    """A system from the contents of its file."""
+    return changed_system(Document(dict(data), f"system {data.get('name', '')}"), {})
+
+
 def changed_system(document: Document, changes: Mapping[tuple[str, ...], str]) -> System:
     """A system with other numbers at some places; InputError names the place."""
     if not changes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.api.python import model_of, path_of, strategy_of
 from symsim.errors import InputError
+from symsim.importers.job import Job
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.run import RUN
 from symsim.inputs.strategy import Strategy
@@ -87,7 +88,7 @@ class Sizing:
 
 
 def next_changes(
-    model: Architecture | str | os.PathLike[str] | Mapping[str, Any],
+    model: Architecture | Job | str | os.PathLike[str] | Mapping[str, Any],
     strategy: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None = None,
     system: str | os.PathLike[str] | None = None,
     *,
