@@ -111,7 +111,8 @@ def _time(at: Evaluation) -> dict[str, Any]:
 
 
 def _interval(found: Interval) -> dict[str, Any]:
-    return {"level": found.level, "low": found.low, "high": found.high, "by": {kind: round(share, 6) for kind, share in found.shares.items()}}
+    other = {"other_than": found.standing.near, "changed": list(found.standing.changed)} if found.standing.changed else {}
+    return {"level": found.level, "low": found.low, "high": found.high, "by": {kind: round(s, 6) for kind, s in found.shares.items()}, **other}
 
 
 def _messages(at: Evaluation) -> list[dict[str, Any]]:

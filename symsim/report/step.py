@@ -56,6 +56,7 @@ AXES = {
 WAITING = {"stragglers": "waiting for slower ranks", "lengths": "waiting for the longest rows"}
 ROUNDING = 1e-12
 _COMPARED = ("pp", "group")
+_MOST_CHANGED = 3  # numbers of a system, that are named
 
 
 @dataclass(frozen=True)
@@ -303,7 +304,12 @@ class Step:
 def between(found: Interval) -> str:
     """'80 %: 11.4 s to 13.5 s, most of it from attention': an interval, the kind of numbers that widens it most, and what was never measured."""
     besides = f", besides {KINDS[found.unmeasured]}" if found.unmeasured not in (None, found.most) else ""
-    return f"{100 * found.level:.0f} %: {seconds(found.low)} to {seconds(found.high)}, most of it from {KINDS[found.most]}{besides}"
+    said = f"{100 * found.level:.0f} %: {seconds(found.low)} to {seconds(found.high)}, most of it from {KINDS[found.most]}{besides}"
+    changed = found.standing.changed
+    if not changed:
+        return said
+    more = f" and {len(changed) - _MOST_CHANGED} more" if len(changed) > _MOST_CHANGED else ""
+    return f"{said} (not as {found.standing.near} has: {', '.join(changed[:_MOST_CHANGED])}{more})"
 
 
 def carried(result: Evaluation, axis: str) -> str:
