@@ -20,6 +20,7 @@ from symsim.cost.step_time import STAGE_TIMES, exposed_axes, exposed_of_stage
 from symsim.evaluation.above_peak import above_peak
 from symsim.evaluation.elasticity import elasticities
 from symsim.evaluation.interval import Interval, interval
+from symsim.evaluation.launches import launching, launching_of_step
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.conventions import OWN
 from symsim.inputs.known import TAGS
@@ -53,6 +54,7 @@ AXES = {
     "zero2": "gradients scattered (ZeRO-2)",
     "host": "copies to and from the host",
 }
+LAUNCHES = "waiting for the host's launches"
 WAITING = {"stragglers": "waiting for slower ranks", "lengths": "waiting for the longest rows"}
 ROUNDING = 1e-12
 _COMPARED = ("pp", "group")
@@ -126,9 +128,7 @@ class Step:
     @cached_property
     def launching(self) -> float:
         """Seconds of one micro-batch on the slowest stage in which its kernels wait to be launched by the host."""
-        whole = float(self.stage(self.slowest)["t_stage"])
-        left = whole - sum(k.total for k in self.kernels) - self.exposed(self.slowest)
-        return left if left > 1e-9 * whole else 0.0
+        return launching(self.result, self.slowest)
 
     @cached_property
     def axes(self) -> list[str]:
@@ -187,7 +187,10 @@ class Step:
         named += [_named("reference and further forwards", "t_further")] if of_step("t", "further") in self.result.derivation else []
         step = self.number("t_step")
         # sums that cancel leave a rest of rounding
-        found = ((words, of, name, self.number(name) if abs(self.number(name)) > ROUNDING * step else 0.0) for words, of, name in named)
+        found = [(words, of, name, self.number(name) if abs(self.number(name)) > ROUNDING * step else 0.0) for words, of, name in named]
+        if waits := launching_of_step(self.result):
+            kernels, *others = found
+            found = [(*kernels[:3], kernels[3] - waits), (LAUNCHES, LAUNCHES, "", waits), *others]
         return [Part(words, of, name, time, time / step) for words, of, name, time in found]
 
     def blocks(self, numbers: Mapping[str, Number]) -> dict[str, float]:
