@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from symsim.evaluation.interval import remaining
 from symsim.evaluation.numbers import Evaluation
-from symsim.inputs.spreads import IN_STEPS, UNMEASURED, Spreads, Standing, standing, stored, uncertain, unmeasured
+from symsim.inputs.spreads import UNMEASURED, Spreads, Standing, standing, stored, uncertain, unmeasured
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System, symbol_values
 from symsim.program.program import Program
@@ -72,7 +72,7 @@ def _unmeasured(reported: Reported, step: Value, moved: Callable[[Mapping[str, f
     found = {kind: reported.every(partial(_is_of, kind, others)) for kind in UNMEASURED}
     for other in sorted(others, key=lambda one: one.changed):
         here = reported.every(partial(_is_other, other))
-        if any(symbol.startswith(IN_STEPS) for symbol in other.changed):
+        if other.jumps:
             there = here
         else:
             step_there = moved(dict.fromkeys(other.changed, 1 + _MOVED)).quantity("time.step")

@@ -51,8 +51,8 @@ UNMEASURED = ("source", "system")
 Measured = tuple[str, str, str, str, str]
 """What a step is a measurement of: the system, its framework, dense or experts, the type of its products, what it trains."""
 
-# symbols of what a step moves with by jumps, so that no derivative tells
-IN_STEPS = ("n_sm", "R_", "fully_connected_")
+# symbols of what a step moves with by jumps
+_IN_STEPS = ("n_sm", "R_", "fully_connected_")
 _TIER = re.compile(r"(eta|alpha|lambda|C)_([0-9]+)(?:_(.+))?")
 _EXCHANGES = (*carried_by("exchange"), *DISPATCHERS)
 
@@ -108,6 +108,11 @@ class Standing:
     near: str = ""
     changed: tuple[str, ...] = ()
 
+    @property
+    def jumps(self) -> bool:
+        """Whether a step moves with one of them by jumps, so that no derivative tells."""
+        return any(symbol.startswith(_IN_STEPS) for symbol in self.changed)
+
 
 def standing(system: System, strategy: Strategy) -> Standing:
     """A system by what it consists of: a measured one under any name is that one, and with one number changed it is another."""
@@ -137,7 +142,7 @@ def _numbers(system: System, strategy: Strategy) -> dict[str, float]:
 def other_than(strategy: Strategy, system: System, moving: Collection[str] | None) -> Standing:
     """Its standing, with those numbers alone that a step moves with: moving are the symbols of these, None for all."""
     found = standing(system, strategy)
-    return Standing(found.near, tuple(n for n in found.changed if moving is None or n in moving or n.startswith(IN_STEPS)))
+    return Standing(found.near, tuple(n for n in found.changed if moving is None or n in moving or n.startswith(_IN_STEPS)))
 
 
 def unmeasured(model: Architecture, strategy: Strategy, system: System, moving: Collection[str] | None = None) -> str | None:
