@@ -201,12 +201,8 @@ ASSUMPTIONS: dict[str, Assumption] = {
     "unit_ranks": Assumption(
         "even",
         ("even", "full"),
-        "ranks of a unit of the network (a node, an NVLink domain) that a job uses: as many as leave every group on the fewest units, the same "
-        "number on each, the others idle (even: 64 of a rack of 72 for groups of 64), or all, where a group that a unit's end cuts in two counts as "
-        "one in a unit (full)",
-        "even: Slurm topology/block, sbatch --segment; NVIDIA (developer blog on topology-aware scheduling of GB200 NVL72, 2026) gives large jobs "
-        "segments of 16 of a rack's 18 nodes; full: consecutive ranks (Megatron-Core parallel_state.py RankGenerator) without --segment, of which "
-        "a unit's end cuts groups",
+        "ranks used of a node or NVLink domain: as many as hold groups evenly (64 of 72), or all",
+        "even: Slurm sbatch --segment, 16 of an NVL72's 18 nodes (NVIDIA's blog); full: Megatron-Core RankGenerator",
     ),
     "fsdp_rings": Assumption(
         "all",
