@@ -44,9 +44,7 @@ def test_a_stage_waits_as_long_as_its_kernels_and_messages_are_short_of_it(resul
     step, deferred = Step(slow), result.strategy.defer_embedding_wgrad_compute
     for stage in range(len(result.stages)):
         numbers = step.stage(stage)
-        kernels = sum(
-            k.total for k in stage_kernels(slow, stage, step.block_kernels) if not (deferred and (k.block, k.phase) == ("head", "wgrad"))
-        )
+        kernels = sum(k.total for k in stage_kernels(slow, stage, step.block_kernels) if not (deferred and (k.block, k.phase) == ("head", "wgrad")))
         left = float(numbers["t_stage"]) - kernels - step.exposed(stage)
         assert launching(slow, stage) == pytest.approx(left, rel=1e-9, abs=1e-12) and left > 0
 
