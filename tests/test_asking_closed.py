@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 
 import symsim
+from symsim.algebra.expr import Call, Expr
 from symsim.api.result import Result
 from symsim.asking.answers import Extreme
 
@@ -23,7 +24,7 @@ def _unrounded(answer: Extreme, limit: float) -> list[float]:
     assert form is not None
 
     def at(x: float) -> float:
-        return sum(float(c) * _product(monomial, x) for monomial, c in form.terms.items()) - limit
+        return _smooth(form, x) - limit
 
     found, points = [], [1 + k / 8 for k in range(8 * 200)]
     for low, high in zip(points, points[1:]):
@@ -35,11 +36,15 @@ def _unrounded(answer: Extreme, limit: float) -> list[float]:
     return found
 
 
-def _product(monomial: object, x: float) -> float:
-    made = 1.0
-    for atom, power in monomial:  # type: ignore[attr-defined]
-        made *= (x if getattr(atom, "name", "") == "dp" else float(atom.arguments[0].evaluate({"dp": x}))) ** power
-    return made
+def _smooth(form: Expr, x: float) -> float:
+    """The formula at so many data ranks, what rounds being its argument at any depth."""
+    found = 0.0
+    for monomial, c in form.terms.items():
+        made = float(c)
+        for atom, power in monomial:
+            made *= (_smooth(atom.arguments[0], x) if isinstance(atom, Call) else x) ** power
+        found += made
+    return found
 
 
 @pytest.mark.parametrize("limit", [1.9, 2.0, 2.5])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+import symsim
 from symsim.algebra.expr import expr
 from symsim.algebra.formula import Derivation
 from symsim.cost.collectives import Network, groups
@@ -63,6 +65,76 @@ def test_members_inside_a_unit(strategy: Strategy, label: str) -> None:
         computed = book.definitions[name].expr.evaluate(at) if name in book.definitions else 1
         most = max(max(Counter(rank // unit for rank in group).values()) for group in ranks_of(strategy, label))
         assert computed == most, name
+
+
+def _span(group: list[int]) -> tuple[int, int]:
+    """The stride of a group of ranks in a row, and the ranks that it and those beside it hold together."""
+    stride = group[1] - group[0]
+    assert all(b - a == stride for a, b in pairwise(group))
+    return stride, stride * len(group)
+
+
+@pytest.mark.parametrize("unit", [3, 5, 6, 7, 12, 18, 36, 72])
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda s: f"tp{s.tp}cp{s.cp}pp{s.pp}dp{s.dp}ep{s.ep}-{s.rank_order}")
+def test_members_where_units_hold_no_whole_groups(strategy: Strategy, unit: int) -> None:
+    """Of ranks numbered in a row from the first of a unit on, the group that lies on the most units lies on n / mu; and so many units hold all groups
+    of the row evenly, n / mu members of each on average."""
+    machine, mesh, seen = system((unit, 100, 1), ("all", 10, 5)), mesh_of(strategy), 0
+    at = values(load_model("mixtral-8x7b").architecture, strategy) | {"R_1": unit}
+    for label in LABELS:
+        every = ranks_of(strategy, label)
+        steps = {b - a for a, b in pairwise(every[0])}
+        if len(steps) != 1:
+            continue
+        stride, span = _span(every[0])
+        if stride > unit:
+            continue
+        seen += 1
+        book = Derivation()
+        members = (
+            Network(book, machine, strategy, mesh)._members(label, 1).evaluate(at | {n: d.expr.evaluate(at) for n, d in book.definitions.items()})
+        )
+        row = [group for group in every if max(group) < span]
+        units = max(len({rank // unit for rank in group}) for group in row)
+        assert units * members == pytest.approx(len(every[0]), rel=1e-12), label
+        # evenly: no unit of them is overfull, and none is left without
+        each = -(-span // units)
+        filled = Counter(rank // each for rank in range(span))
+        assert max(filled.values()) <= unit and len(filled) <= units
+        assert min(len({rank // unit for rank in range(at_, at_ + span)}) for at_ in range(unit)) == units
+    assert seen >= 3
+
+
+def test_consecutive_ranks_cut_groups_that_a_segment_keeps_whole() -> None:
+    """Nine groups of 64 on eight racks of 72, filled to the last rank: seven lie on two, with as few as eight members on one; on nine racks of which
+    64 ranks are used, none does."""
+    groups = [range(64 * k, 64 * k + 64) for k in range(9)]
+    cut = [Counter(rank // 72 for rank in group) for group in groups]
+    assert sum(len(of) > 1 for of in cut) == 7 and min(min(of.values()) for of in cut) == 8
+    assert sum(min(of.values()) for of in cut if len(of) > 1) == 8 + 16 + 24 + 32 + 24 + 16 + 8
+    assert all(len({(rank // 64, rank % 64 < 72) for rank in group}) == 1 for group in groups)
+    machine = system((72, 400, 1), ("all", 50, 5))
+    inside = 63 / 64 / 400 + 63e-6
+    for full in (False, True):
+        assert seconds(Strategy(dp=576, ep=64), machine, "all_gather", "ep", 64, GB // 64, GB, full_units=full) == pytest.approx(inside, rel=1e-12)
+
+
+@pytest.mark.parametrize(("full", "members"), [(False, 4), (True, 6)])
+def test_a_ring_over_units_that_do_not_hold_it(full: bool, members: int) -> None:
+    """tp=8 on units of six: four on each of two, whose links a ring leaves by together; or, as if units were filled, six."""
+    machine = system((6, 100, 2), ("all", 10, 5))
+    expected = 7 / 8 / (10 * members) + (members - 1) * 2e-6 + (8 / members - 1) * 5e-6
+    assert seconds(Strategy(tp=8, dp=3), machine, "all_gather", "tp", 8, GB // 8, GB, full_units=full) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_step_says_how_units_are_filled() -> None:
+    """Where groups do not fill them; of whole division it moves nothing."""
+    steps = {}
+    for ranks in (6, 8):
+        for choice in ("even", "full"):
+            made = symsim.derive("llama3-8b", "tp=8,sp=true,dp=6", system="h100-sxm", overrides={"R_1": ranks, "assume.unit_ranks": choice})
+            steps[ranks, choice] = made.value("time.step")
+    assert steps[8, "even"] == steps[8, "full"] < steps[6, "full"] < steps[6, "even"]
 
 
 def seconds(strategy: Strategy, machine: System, op: str, axis: str, group: int, send: int, receive: int, **network: Any) -> float:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +19,11 @@ from symsim.evaluation.elasticity import elasticities
 from symsim.evaluation.interval import interval, interval_of, moves
 from symsim.inputs.conventions import OWN
 from symsim.inputs.shipped import list_systems
-from symsim.inputs.spreads import kind_of, stored, uncertain
+from symsim.inputs.spreads import Standing, kind_of, stored, uncertain
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import symbol_values
 
+ROOT = Path(__file__).parents[1]
 CASES = {
     "one stage": ("llama3-8b", "tp=2", "h100-sxm"),
     "stages": ("llama3-70b", "tp=8,sp=true,pp=4,dp=4,global_batch_size=128,overlap_grad_reduce=true", "h100-sxm"),
@@ -147,3 +151,79 @@ def test_no_interval_where_another_systems_rules_are_followed() -> None:
     assert derive(model, plan, system=system).interval is not None
     result = derive(model, plan, system=system, conventions=replace(OWN, slower=Fraction(11, 10)))
     assert result.interval is None and "interval" not in result.to_json()["time"] and "80 %" not in result.table()
+
+
+def _copied(tmp_path: Path, name: str, changes: dict[str, str]) -> str:
+    """A system's file under another name, with other texts in it."""
+    text = (ROOT / "models/systems/h100-sxm.yaml").read_text().replace("name: h100-sxm", f"name: {name}")
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / f"{name}.yaml").write_text(text)
+    return str(tmp_path / f"{name}.yaml")
+
+
+def test_a_measured_system_is_known_by_its_numbers_and_not_by_its_name(tmp_path: Path) -> None:
+    plan, measured = "tp=4,pp=2,dp=2,num_microbatches=8", "h100-sxm"
+    there = symsim.derive("llama3-8b", plan, system=measured).interval
+    same = {"[80 GiB, datasheet, nvidia]": "[94 GiB, datasheet, nvidia]", "[2.95 USD/h, estimated, cloud]": "[9 USD/h, estimated, cloud]"}
+    same["[3.35 TB/s,"] = "[3350 GB/s,"
+    copy = symsim.derive("llama3-8b", plan, system=_copied(tmp_path, "ours", same)).interval
+    assert there is not None and copy == there and there.unmeasured is None
+    other = symsim.derive("llama3-8b", plan, system=_copied(tmp_path, "theirs", {"[3.35 TB/s,": "[3.4 TB/s,"})).interval
+    assert other is not None and other.unmeasured == "system" and other.standing == Standing()
+    named = symsim.derive("llama3-8b", plan, system=_copied(tmp_path, "h100-sxm", {"[3.35 TB/s,": "[3.4 TB/s,"})).interval
+    assert named is not None and named.unmeasured == "system" and named.standing == Standing(measured, ("B_hbm",))
+
+
+@pytest.mark.parametrize(
+    ("setting", "plan", "changed"),
+    [
+        ("B_1=900 GB/s", "tp=4,pp=2,dp=2,num_microbatches=8", ("B_1",)),
+        ("B_1=900 GB/s", "tp=1", ()),
+        ("B_2=100 GB/s", "tp=8", ()),
+        ("B_2=100 GB/s", "tp=8,dp=2", ("B_2",)),
+        ("R_1=4", "tp=8", ("R_1",)),
+        ("accelerator.multiprocessors=100", "tp=8", ("n_sm",)),
+        ("accelerator.price=1 USD/h", "tp=8", ()),
+        ("accelerator.memory=200 GiB", "tp=8", ()),
+    ],
+)
+def test_numbers_that_are_set_are_none_that_were_measured(setting: str, plan: str, changed: tuple[str, ...]) -> None:
+    """Where the step moves with them."""
+    name, value = setting.split("=")
+    result = symsim.derive("llama3-8b", plan, system="h100-sxm", overrides={name: value})
+    found = result.interval
+    assert found is not None and found.standing == (Standing("h100-sxm", changed) if changed else Standing())
+    assert found.unmeasured == ("system" if changed else None)
+    said, told = f"(not as h100-sxm has: {', '.join(changed)})", result.to_json()["time"]["interval"]
+    assert (said in " ".join(result.table().split())) == bool(changed) == ("changed" in told)
+    assert not changed or (told["other_than"], told["changed"]) == ("h100-sxm", list(changed))
+
+
+def test_numbers_of_an_anchored_system_that_are_set_were_not_measured(tmp_path: Path) -> None:
+    step = symsim.derive("llama3-8b", "tp=2", system="h20").value("time.step")
+    symsim.anchor("llama3-8b", "tp=2", "h20", step=step).write(tmp_path / "own.yaml")
+    of = partial(symsim.derive, "llama3-8b", "tp=2", system=str(tmp_path / "own.yaml"))
+    kept, price, other = (of(overrides=given).interval for given in ({}, {"accelerator.price": "1 USD/h"}, {"B_hbm": "3 TB/s"}))
+    assert kept is not None and price == kept and other is not None and (kept.unmeasured, other.unmeasured) == (None, "system")
+
+
+@pytest.mark.parametrize("backend", ["numpy", "c"])
+def test_a_sweep_over_numbers_of_a_system_widens_those_that_were_not_measured(backend: str, tmp_path: Path) -> None:
+    """At each point as `symsim eval --set` has it: bandwidth inside a node as measured and not, where messages go over it and not."""
+    axes = ["tp=1,2", "fp8=none,delayed", "B_1=450 GB/s,900 GB/s", "R_1=4,8"]
+    words = [part for axis in axes for part in ("--axis", axis)]
+    columns = "time.step_low,time.step_high,time.step"
+    asked = ["sweep", "llama3-8b", "-y", "h100-sxm", *words, "--columns", columns, "--backend", backend, "-o", str(tmp_path / "rows.csv")]
+    assert run(*asked).returncode == 0
+    rows = list(csv.DictReader((tmp_path / "rows.csv").open()))
+    kinds = set()
+    for row in rows:
+        given = {"B_1": row["B_1"], "R_1": row["R_1"]}
+        result = symsim.derive("llama3-8b", f"tp={row['tp']},fp8={row['fp8']}", system="h100-sxm", overrides=given)
+        assert result.interval is not None
+        kinds.add((row["tp"], row["fp8"], result.interval.unmeasured))
+        for name in ("time.step_low", "time.step_high"):
+            assert float(row[name]) == pytest.approx(float(result.value(name)), rel=1e-6)
+    assert len(rows) == 16 and {kind for _, _, kind in kinds} == {None, "source", "system"} and ("1", "none", None) in kinds

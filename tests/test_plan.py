@@ -303,7 +303,7 @@ def test_experts_take_the_layers_tensor_degree_or_one() -> None:
     [
         (["--world", "0", "--global-batch-size", "8"], "--world 0: whole numbers above 0 are needed"),
         (["--world", "a:b", "--global-batch-size", "8"], "--world a:b"),
-        (["--world", "4,8", "--global-batch-size", "8", "--why-not", "tp=1"], "--why-not and --export are of one number of accelerators"),
+        (["--world", "4,8", "--global-batch-size", "8", "--why-not", "tp=1"], "--why-not is of one number of accelerators"),
         (["--global-batch-size", "8"], "give --world"),
         (["--world", "8"], "a plan needs a batch: give --global-batch-size"),
         (["--world", "8", "--global-batch-size", "8", "--tokens-per-step", "4M"], "one of the two"),

@@ -87,7 +87,7 @@ def test_the_command_as_json_and_as_a_page(tmp_path: Path) -> None:
         (["--days", "0"], "--days 0: it lies between"),
         (["--budget", "much"], "--budget much is not read; it is given as 2M"),
         (["--set", "mtbf=1000h"], "--set mtbf is of a run, and nothing says how long it is: give --tokens, --days or --budget"),
-        (["--tokens", "1B", "--why-not", "tp=1"], "--why-not and --export are of one number of accelerators"),
+        (["--tokens", "1B", "--why-not", "tp=1"], "--why-not is of one number of accelerators"),
         (["--plot", "curve.png"], "--plot curve.png: a picture ends in .svg or .html"),
     ],
 )
@@ -99,3 +99,46 @@ def test_what_cannot_be_asked_is_one_sentence(asked: list[str], said: str) -> No
 def test_a_budget_needs_a_price() -> None:
     ended = run("plan", MODEL, "-y", "a800-sxm", "--world", "2", "--global-batch-size", "32", "--fix", FIXED, "--budget", "1M")
     assert ended.returncode == 2 and "--budget: system a800-sxm has no price" in ended.stderr
+
+
+ASKED = ["plan", MODEL, "-y", SYSTEM, "--world", "2,8", "--global-batch-size", "32", "--fix", FIXED]
+
+
+def test_each_size_has_its_certificate_and_what_should_be_known_of_its_best() -> None:
+    """In words and as data, as a plan of that size alone; what is the same of several sizes is said once."""
+    wide = "cp=1,pp=1,vpp=1"
+    asked = [*(wide if text == FIXED else text for text in ASKED), "--tokens", "100B"]
+    ended, told = run(*asked), json.loads(run(*asked, "--json").stdout)
+    words = " ".join(ended.stdout.split())
+    for size in told["sizes"]:
+        alone = plan(MODEL, SYSTEM, world=size["world"], global_batch_size=32, fix=wide, top=1).certificate
+        assert size["certificate"] == alone.to_json() and alone.bound is not None
+        said = f"{size['world']}: of {alone.configurations:,} configurations {sum(alone.refused.values()):,} are refused"
+        assert said in words and f"bounds exclude {alone.slower:,} as slower and {alone.larger:,} as too large" in words
+        assert f"{alone.evaluated:,} are evaluated; none of those excluded as slower is above {alone.bound:,.0f} tokens" in words
+    assert told["answers"] == {"smallest": {"world": 2, "system": SYSTEM}} | {
+        what: {"world": world, "system": SYSTEM} for what, world in (("cheapest", 2), ("fastest", 8))
+    }
+    odd = symsim.sizing("lfm2-350m", SYSTEM, world=[1, 2], global_batch_size=8, fix=FIXED)
+    assert " ".join(repr(odd).split()).count("1, 2: no file starts it: Megatron-LM cannot say the layers of lfm2-350m: conv has") == 1
+    assert "1, 2: no file starts it" in odd._repr_html_() and "no file starts it" not in ended.stdout
+    assert [size["unwritten"] != "" for size in odd.to_json()["sizes"]] == [True, True] and "answers" not in odd.to_json()
+
+
+def test_the_size_that_answers_is_written_for_a_trainer(tmp_path: Path, plans: list[Plan]) -> None:
+    """The one of eight, which alone does it in the days; a plan of eight writes the same."""
+    few, many = (sized(p, Need(tokens=1e11)).run for p in plans)
+    assert few is not None and many is not None
+    days = ["--tokens", "100B", "--days", str((few["days"] + many["days"]) / 2)]
+    ended = run(*ASKED, *days, "--export", "megatron", str(tmp_path / "train.sh"))
+    assert ended.returncode == 0 and f"wrote {tmp_path / 'train.sh'}" in ended.stderr
+    own = ["8" if text == "2,8" else text for text in ASKED]
+    again = run(*own, "--export", "megatron", str(tmp_path / "own.sh"))
+    assert again.returncode == 0 and (tmp_path / "train.sh").read_text() == (tmp_path / "own.sh").read_text()
+    for further, said in (
+        (["--tokens", "100B"], "the smallest is 2 of h100-sxm, the cheapest is 2 of h100-sxm, the fastest is 8 of h100-sxm; give the --world"),
+        (["--tokens", "100T", "--days", "1"], "none of these sizes does it, so nothing is written"),
+        ([], "--export writes one strategy, and nothing chooses among sizes: give a run (--tokens, --days or --budget)"),
+    ):
+        ended = run(*ASKED, *further, "--export", "megatron", str(tmp_path / "none.sh"))
+        assert ended.returncode == 2 and said in ended.stderr and not (tmp_path / "none.sh").exists()

@@ -6,12 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from symsim.api.python import derive, model_of, path_of
+from symsim.api.python import derive, model_of, own_system, path_of
 from symsim.calibration.anchor import Anchor, Measured
 from symsim.calibration.anchor import anchor as moved
 from symsim.calibration.steps import KERNELS, Run, read_runs, read_trace, seconds_of
 from symsim.errors import InputError, cut, nearest
 from symsim.evaluation.numbers import Evaluation
+from symsim.importers.job import Job
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.settings import settings_of
 from symsim.inputs.strategy import Strategy
@@ -23,7 +24,7 @@ STEP = "--step"
 
 
 def anchor(
-    model: Architecture | Path_ | Mapping[str, Any] | None,
+    model: Architecture | Job | Path_ | Mapping[str, Any] | None,
     strategy: Strategy | Path_ | Mapping[str, Any] | None = None,
     system: System | Path_ | None = None,
     *,
@@ -43,7 +44,7 @@ def anchor(
     >>> round(derive("llama3-70b", "tp=8,pp=4,sp=true,num_microbatches=32", system=found.system).value("time.step"), 2)
     5.5
     """
-    system = system if system is not None or model is None or isinstance(model, Architecture) else model_of(model).system
+    system = system if system is not None or model is None or isinstance(model, Architecture) else own_system(model_of(model))
     if system is None:
         raise InputError("a measured step moves the numbers of a system, and none is named: give one with -y")
     base = override_system(system if isinstance(system, System) else load_system(path_of(system, "the system")), settings_of(overrides or {}).system)

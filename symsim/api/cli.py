@@ -21,7 +21,7 @@ from symsim.api.arguments import Axes, By, Columns, Model, Pareto, ReportFile, S
 from symsim.api.asked import command as asking
 from symsim.api.completing import kinds
 from symsim.api.order import among, kind_first
-from symsim.api.terminal import leave_output, print_out, say
+from symsim.api.terminal import leave_output, print_out, say, say_replaced
 from symsim.api.twice import check_once
 from symsim.compat.registry import KINDS as SYSTEMS
 from symsim.errors import InputError, in_doubles, nearest
@@ -99,9 +99,10 @@ def evaluate(
     if compat is not None:
         from symsim.api.result import of
         from symsim.compat.verbs import evaluate_as
+        from symsim.inputs.models import load_model
 
         result = of(evaluate_as(compat, model, strategy, system, settings or ()))
-        notes: list[str] = []
+        notes = load_model(model).replaced(strategy)
     else:
         result, notes = _result(model, strategy, system, settings)
     from symsim.api.following import evaluation_text
@@ -153,6 +154,7 @@ def beside(
 
     made = compare_with(compat, model, strategy, system, settings or ())
     print_out(json.dumps(made.to_json()) + "\n" if as_json else comparison_text(made))
+    say_replaced(model, strategy)
 
 
 @app.command()
@@ -296,8 +298,8 @@ def take(
     kind_first("export", kind, [model], TARGETS)
     result, _ = _result(model, strategy, system, settings)
     written, lost = export(kind, Asked(result.model, result.strategy, result.system, result.assumptions), output)
-    for note in lost:
-        say(note)
+    list(map(say, lost))
+    say_replaced(model, strategy)
     say(f"wrote {', '.join(map(str, written))}")
 
 

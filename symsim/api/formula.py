@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from symsim.api.arguments import Model, Settings, StrategyText, SystemName, pair
-from symsim.api.terminal import print_out
+from symsim.api.terminal import print_out, say_replaced
 from symsim.errors import InputError, cut
 
 
@@ -35,6 +35,7 @@ def formula(
 
     model_first("formula", model, [name] if name is not None else [])
     result = derive(model, strategy, overrides=dict(pair("--set", text) for text in settings or ()), system=system)
+    say_replaced(model, strategy)
     if name is None:
         print_out(chapters(result))
         return

@@ -38,7 +38,7 @@ def as_given(model: str, strategy: str | None, system: str | None, settings: Seq
     remembers = watched(architecture) if asked.architecture else architecture
     assumed = {**loaded.assumptions, **asked.assumptions}
     result = derive(remembers, placed, Remembered(assumed) if asked.assumptions else assumed, asked.symbols, machine)
-    notes = [loaded.note] if loaded.note else []
+    notes = loaded.notes(strategy)
     rows = architecture.position_embedding_rows
     if architecture.position_embedding == "learned" and rows is not None and placed.seq_length > rows:
         notes.append(f"seq_length={placed.seq_length} is longer than the {rows} learned positions of {architecture.name}")

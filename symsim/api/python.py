@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from symsim.api.result import Result
 from symsim.api.result import derive as derive_from
 from symsim.errors import InputError, cut
+from symsim.importers.job import Job
 from symsim.inputs import models, strategies, systems
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
@@ -52,7 +53,7 @@ def load_system(reference: str | os.PathLike[str]) -> System:
 
 
 def derive(
-    model: Architecture | str | os.PathLike[str] | Mapping[str, Any],
+    model: Architecture | Job | str | os.PathLike[str] | Mapping[str, Any],
     strategy: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None = None,
     assumptions: Mapping[str, str] | None = None,
     overrides: Mapping[str, Any] | None = None,
@@ -60,8 +61,9 @@ def derive(
 ) -> Result:
     """Derive the closed formulas of a model under a strategy, and of its time on a system.
 
-    Each of the three is what its `load_...` takes, or what that returned. assumptions: values by name, as of
-    --set assume.NAME=VALUE; overrides: what else --set takes. InputError when the combination is impossible.
+    Each of the three is what its `load_...` takes, or what that returned. A job is a model with its own strategy, system and assumptions: what is
+    given beside it takes their place, and overrides change single options of it. assumptions: values by name, as of --set assume.NAME=VALUE;
+    overrides: what else --set takes. InputError when the combination is impossible.
 
     >>> result = derive("llama3-8b", "tp=2,sp=true", overrides={"L": 16, "assume.causal": "half"}, system="h100-sxm")
     >>> result.value("params.total"), result.value("time.step") > 0
@@ -80,7 +82,7 @@ def derive(
     else:
         loaded = model_of(model)
         model, strategy = loaded.architecture, strategy if strategy is not None else loaded.strategy
-        system = system if system is not None else loaded.system
+        system = system if system is not None else own_system(loaded)
         told = {name.removeprefix("assume.") for name in overrides or () if isinstance(name, str)}
         assumptions = {**{n: v for n, v in loaded.assumptions.items() if n not in told}, **(assumptions or {})}
     if not isinstance(strategy, Strategy):
@@ -91,7 +93,7 @@ def derive(
 
 
 def ask(
-    model: Architecture | str | os.PathLike[str] | Mapping[str, Any],
+    model: Architecture | Job | str | os.PathLike[str] | Mapping[str, Any],
     question: str,
     strategy: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None = None,
     system: System | str | os.PathLike[str] | None = None,
@@ -109,7 +111,7 @@ def ask(
 
 
 def compile(
-    model: Architecture | str | os.PathLike[str] | Mapping[str, Any],
+    model: Architecture | Job | str | os.PathLike[str] | Mapping[str, Any],
     strategy: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None = None,
     system: str | os.PathLike[str] | None = None,
     *,
@@ -136,13 +138,23 @@ def compile(
     return compile_module(read_base(model_of(model), strategy_of(strategy), machine, overrides or {}), names)
 
 
-def model_of(reference: Architecture | str | os.PathLike[str] | Mapping[str, Any]) -> models.LoadedModel:
-    """The model with its default strategy. InputError as `load_model`."""
+def model_of(reference: Architecture | Job | str | os.PathLike[str] | Mapping[str, Any]) -> models.LoadedModel:
+    """The model with its default strategy. InputError as `load_model`, and for a job of no model."""
+    if isinstance(reference, Job):
+        if reference.architecture is None:
+            raise InputError(f"the job of {reference.kind} names no model: load_job(..., model='llama3-8b') gives it one")
+        where = f"the job of {reference.kind}"
+        return models.LoadedModel(as_named(reference.architecture), where, (), reference.strategy, None, reference.assumptions, "", reference.system)
     if isinstance(reference, Architecture):
         return models.LoadedModel(as_named(reference), reference.name)
     if isinstance(reference, Mapping):
         return models.model_of_mapping(reference)
     return models.load_model(path_of(reference, "the model"))
+
+
+def own_system(loaded: models.LoadedModel) -> System | str | None:
+    """The system that a directory or a job has."""
+    return loaded.system if loaded.of_system is None else systems.system_of(loaded.of_system)
 
 
 def strategy_of(reference: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None) -> str | Mapping[str, Any] | None:

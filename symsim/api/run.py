@@ -14,13 +14,24 @@ from symsim.api.python import derive
 from symsim.api.result import Result
 from symsim.errors import InputError
 from symsim.evaluation.run import Run, day_of, run_of
+from symsim.importers.job import Job
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 
 
+class Running(Run):
+    """A run that shows itself as `symsim run` prints it."""
+
+    def __repr__(self) -> str:
+        from symsim.report.text import heading
+        from symsim.report.text_run import run_table
+
+        return run_table(self, heading(self.at)).rstrip("\n")
+
+
 def run(
-    model: Architecture | str | os.PathLike[str] | Mapping[str, Any],
+    model: Architecture | Job | str | os.PathLike[str] | Mapping[str, Any],
     strategy: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None = None,
     system: System | str | os.PathLike[str] | None = None,
     *,
@@ -56,14 +67,11 @@ def printed(result: Result, start: str | None, output: Path | None, as_json: boo
         return json.dumps(result.to_json() | {"run": made.to_json()}, indent=2, allow_nan=False) + "\n", notes
     if output is not None:
         return "", notes
-    from symsim.report.text import heading
-    from symsim.report.text_run import run_table
-
-    return run_table(made, heading(result)), notes
+    return f"{made!r}\n", notes
 
 
 def _run_of(result: Result, start: date | None) -> Run:
     made = run_of(result, start)
     if made is None:
         raise InputError("a run needs a length: give tokens, steps or days")
-    return made
+    return Running(made.at, made.start)

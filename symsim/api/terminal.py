@@ -30,6 +30,14 @@ def leave_output(error: OSError) -> NoReturn:
     raise InputError(f"standard output cannot be written: {error.strerror}")
 
 
+def say_replaced(model: str, strategy: str | None) -> None:
+    """That -s takes the place of the strategy that a directory has, of a command that says nothing else of its model."""
+    if strategy is not None:
+        from symsim.inputs.models import load_model
+
+        list(map(say, load_model(model).replaced(strategy)))
+
+
 def say(note: str) -> None:
     """One line on standard error."""
     print(f"symsim: {sentence(note)}", file=sys.stderr)

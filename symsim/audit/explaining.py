@@ -16,7 +16,8 @@ from symsim.errors import InputError
 from symsim.inputs.assumptions import ASSUMPTIONS
 
 _TIMES = (
-    "gemm_tiles host_launch tp_async_backward fsdp_prefetch fsdp_rings gradient_scaling moe_exchange moe_grouped_gemm mfu_flops mfu_windows"
+    "gemm_tiles host_launch tp_async_backward fsdp_prefetch fsdp_rings gradient_scaling moe_exchange moe_grouped_gemm mfu_flops mfu_windows "
+    "unit_ranks"
 ).split()
 _EXPERTS = "moe_permute_fusion moe_probabilities expert_bias_gradient dispatcher_metadata".split()
 # a switch that cannot matter is not tried: what the subject must have for it to

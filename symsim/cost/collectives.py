@@ -3,7 +3,13 @@
 Ranks are numbered along `rank_order`, innermost axis first, and tier j joins R_j consecutive ranks. Of a group whose
 axes have degrees n_a and strides q_a, a unit of tier j holds
 
-    mu_j = prod_a min(n_a, max(1, R_j / q_a))          (mu_0 = 1, the last tier holds the whole group)
+    mu_j = prod_a max(1, n_a / ceil(n_a q_a / R_j))    (mu_0 = 1, the last tier holds the whole group)
+
+axes of which one goes on where the other ends being one. So a group lies on as few units as hold it, with as many members on
+each, and ranks of a unit that are left over stay idle (assumption unit_ranks): groups of 64 have a rack of 72 each. Nothing is
+left over where R_j divides what a group spans, or that R_j. With unit_ranks=full units are filled to the last rank,
+mu_j = prod_a min(n_a, max(1, R_j / q_a)), as if what is cut off at the end of a unit were as good as a whole group; but
+consecutive ranks cut it: seven of nine groups of 64 lie on two racks of 72.
 
 A ring enters every unit of the tier below through all of its mu_{j-1} members there, so over tier j it moves
 mu_{j-1} B_j, at most C_j where one ring cannot fill the link, and its bus bandwidth is the least over the tiers it
@@ -95,9 +101,25 @@ def _along(axes: list[tuple[str, Expr]]) -> dict[str, Axis]:
     return made
 
 
-def inside_unit(axes: tuple[Axis, ...], tier: int) -> Expr:
-    """Members of a group inside one unit of a tier, of R ranks: of every axis those that are no further than that apart."""
-    return product(minimum(a.degree, maximum(1, symbol(f"R_{tier}") / a.stride)) for a in axes if a.degree != ONE)
+def inside_unit(axes: tuple[Axis, ...], tier: int, full: bool) -> Expr:
+    """Members of a group inside one unit of a tier, of R ranks: as many as in every other that it lies on; full: of every axis those that are no
+    further than R apart."""
+    ranks = symbol(f"R_{tier}")
+    if full:
+        return product(minimum(a.degree, maximum(1, ranks / a.stride)) for a in axes if a.degree != ONE)
+    # 1 before what is rounded, too: without rounding it is then as full units have it, which is what closed forms of questions solve
+    return product(maximum(1, a.degree / ceil(maximum(1, a.degree * a.stride / ranks))) for a in _joined(axes))
+
+
+def _joined(axes: tuple[Axis, ...]) -> list[Axis]:
+    """The axes with more than one rank, where one that goes on where another ends is of the same."""
+    made: list[Axis] = []
+    for axis in (a for a in axes if a.degree != ONE):
+        if made and made[-1].stride * made[-1].degree == axis.stride:
+            made[-1] = Axis(made[-1].degree * axis.degree, made[-1].stride)
+        else:
+            made.append(axis)
+    return made
 
 
 # the ranks over which zero=3 gathers parameters and scatters gradients
@@ -123,12 +145,14 @@ class Network:
         moe: Moe | None = None,
         one_ring: bool = False,
         in_turn: bool = False,
+        full_units: bool = False,
     ):
         """once_per_unit: tokens of an expert exchange enter every unit of the tier below once, however many of their
         experts are there (assumption moe_exchange), and at most `node_limit` units (moe_router_group_topk). collective: seconds of a
         message by another rule. moe: whose tokens kernels of a dispatcher exchange (moe_token_dispatcher_type=flex).
-        one_ring: what zero=3 gathers and scatters (assumption fsdp_rings). in_turn: a token's experts stand in a row (assumption expert_load)."""
-        self.one_ring, self.in_turn = one_ring, in_turn
+        one_ring: what zero=3 gathers and scatters (assumption fsdp_rings). in_turn: a token's experts stand in a row (assumption expert_load).
+        full_units: units are filled to the last rank (assumption unit_ranks)."""
+        self.one_ring, self.in_turn, self.full_units = one_ring, in_turn, full_units
         self.moe, self.strategy = moe, strategy
         self.node_limit, self.collective = node_limit, collective
         self.book, self.system, self.once_per_unit = book, system, once_per_unit
@@ -139,7 +163,7 @@ class Network:
 
     @property
     def stands_on(self) -> tuple[Any, ...]:
-        return self.one_ring, self.moe, self.node_limit, self.once_per_unit, self.in_turn
+        return self.one_ring, self.moe, self.node_limit, self.once_per_unit, self.in_turn, self.full_units
 
     def forget(self) -> None:
         """What it found; a pass that is traced finds all that it needs itself."""
@@ -193,7 +217,7 @@ class Network:
         total = product(a.degree for a in self.groups[axis])
         if tier == len(self.system.network) or total == ONE:
             return total
-        inside = inside_unit(self.groups[axis], tier)
+        inside = inside_unit(self.groups[axis], tier, self.full_units)
         meaning = f"members of a {axis} group inside one unit of tier {tier} ({self.system.network[tier - 1].name})"
         return self._once(Key("mu", "network", axis=axis, tier=tier), Quantity(inside), meaning, rf"\mu^{{{_text(axis)}}}_{{{tier}}}").expr
 

@@ -85,7 +85,8 @@ def network_of(book: Derivation, system: System, lowered: Lowered) -> Network:
     limit = experts.moe_router_group_topk if experts and (once or moe) else None
     ring = strategy.zero == 3 and assumptions["fsdp_rings"] == "one"
     turns = (once or moe is not None) and assumptions["expert_load"] == "in_turn"
-    of_experts: dict[str, Any] = {"once_per_unit": once, "node_limit": limit, "moe": moe, "in_turn": turns}
+    full = assumptions["unit_ranks"] == "full"
+    of_experts: dict[str, Any] = {"full_units": full, "once_per_unit": once, "node_limit": limit, "moe": moe, "in_turn": turns}
     return Network(book, system, strategy, lowered.mesh, copies=copies, collective=rule, one_ring=ring, **of_experts)
 
 

@@ -211,8 +211,8 @@ _HELD = ("in_flight", "before_input_gradients", "alive", "whole", "at_head", "we
 def _same_units(result: Evaluation, other: Strategy) -> bool:
     """Whether every group has as many members inside every unit of the network."""
     axes, numbers = groups(other, result.lowered.mesh, groups_of_stages(result.model, result.strategy)), result.numbers
-    members = (d for d in result.derivation.of("mu", scope="network"))
-    return all(inside_unit(axes[d.key.axis], d.key.tier).evaluate(numbers) == numbers[d.symbol] for d in members)
+    members, full = result.derivation.of("mu", scope="network"), result.lowered.profile.assumptions["unit_ranks"] == "full"
+    return all(inside_unit(axes[d.key.axis], d.key.tier, full).evaluate(numbers) == numbers[d.symbol] for d in members)
 
 
 def _in_fp32(result: Evaluation, other: Strategy) -> bool:

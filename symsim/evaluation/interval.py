@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from symsim.evaluation.elasticity import elasticities
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.conventions import OWN
-from symsim.inputs.spreads import UNMEASURED, Spreads, stored, uncertain, unmeasured
+from symsim.inputs.spreads import UNMEASURED, Spreads, Standing, other_than, stored, uncertain, unmeasured
 
 Moves = dict[tuple[str, str], float]
 """Percent by which a step's time changes with a percent of a kind's seconds, by kind and how the numbers are known."""
@@ -26,12 +26,14 @@ ENDS = {"time.step_low": "low", "time.step_high": "high"}
 
 @dataclass(frozen=True)
 class Interval:
-    """Seconds between which a step lies with this probability, and by kind the share of the variance that it gives."""
+    """Seconds between which a step lies with this probability, and by kind the share of the variance that it gives. standing: of a system that is a
+    measured one with other numbers, which, and the symbols of those that the step moves with."""
 
     low: float
     high: float
     level: float
     shares: Mapping[str, float]
+    standing: Standing = Standing()
 
     @property
     def most(self) -> str:
@@ -56,7 +58,7 @@ def moves(at: Evaluation, name: str = "t_step", known: Mapping[str, float] | Non
         key = (number.kind, "estimated" if number.tag == "estimated" else "measured")
         made[key] = made.get(key, 0.0) + number.way * found[number.symbol]
     made["bubble", "estimated"] = float(at.step_numbers["t_bubble"]) / float(at.step_numbers["t_step"])
-    if none_of := unmeasured(at.model, at.strategy, at.system):
+    if none_of := unmeasured(at.model, at.strategy, at.system, found):
         made[none_of, "estimated"] = 1.0
     return made
 
@@ -73,7 +75,9 @@ def interval(at: Evaluation, known: Mapping[str, float] | None = None) -> Interv
     """The interval of a step; none without a system, or where another system's rules are followed (`--compat`). known: the step's elasticities."""
     if at.system is None or at.lowered.profile.conventions != OWN:
         return None
-    return interval_of(float(at.step_numbers["t_step"]), moves(at, known=known), [a.moves for a in at.system.anchored])
+    known = known if known is not None else elasticities(at)
+    found = interval_of(float(at.step_numbers["t_step"]), moves(at, known=known), [a.moves for a in at.system.anchored])
+    return replace(found, standing=other_than(at.strategy, at.system, known)) if found.unmeasured == "system" else found
 
 
 def interval_of(step: float, made: Moves, anchored: Sequence[Mapping[str, float]] = ()) -> Interval:

@@ -16,6 +16,7 @@ from symsim.cost.step_time import STAGE_TIMES, exposed_axes
 from symsim.evaluation.above_peak import above_peak
 from symsim.evaluation.buffers import gradient_buffers
 from symsim.evaluation.interval import Interval, interval
+from symsim.evaluation.launches import launching_of_step
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.run import run_of
 from symsim.evaluation.traffic import stage_messages
@@ -89,13 +90,14 @@ def _time(at: Evaluation) -> dict[str, Any]:
     """Seconds of a step and where they go; the parts of `time` add up to `step`."""
     if at.system is None:
         return {}
-    number, said, within = at.step_numbers, above_peak(at), interval(at)
+    number, said, within, waits = at.step_numbers, above_peak(at), interval(at), launching_of_step(at)
     return {
         "system": at.system.name,
         "time": {
             "step": float(number["t_step"]),
             **({"interval": _interval(within)} if within is not None else {}),
             "compute": float(number["t_compute"]),
+            **({"launching": waits} if waits else {}),
             "bubble": float(number["t_bubble"]),
             "exposed": {axis: float(number[name]) for axis, name in exposed_axes(at.derivation).items()},
             "optimizer": float(number["t_optimizer"]),
@@ -111,7 +113,8 @@ def _time(at: Evaluation) -> dict[str, Any]:
 
 
 def _interval(found: Interval) -> dict[str, Any]:
-    return {"level": found.level, "low": found.low, "high": found.high, "by": {kind: round(share, 6) for kind, share in found.shares.items()}}
+    other = {"other_than": found.standing.near, "changed": list(found.standing.changed)} if found.standing.changed else {}
+    return {"level": found.level, "low": found.low, "high": found.high, "by": {kind: round(s, 6) for kind, s in found.shares.items()}, **other}
 
 
 def _messages(at: Evaluation) -> list[dict[str, Any]]:

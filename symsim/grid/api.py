@@ -15,6 +15,7 @@ from symsim.errors import InputError, cut
 from symsim.grid.answer import Engine, answer
 from symsim.grid.command import Options, make_sweep, sweep_options
 from symsim.grid.rows import Column
+from symsim.importers.job import Job
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.settings import text_of
 from symsim.inputs.strategy import Strategy
@@ -115,7 +116,7 @@ class SweepRows:
 
 
 def sweep(
-    model: Architecture | str | os.PathLike[str] | Mapping[str, Any],
+    model: Architecture | Job | str | os.PathLike[str] | Mapping[str, Any],
     axes: Mapping[str, Any] | Iterable[str] | str,
     strategy: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None = None,
     system: str | os.PathLike[str] | None = None,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from symsim.grid.names import MACHINE, RANKS, Column, field_of, is_number
 from symsim.grid.variant import Variant, strategy_at
 from symsim.inputs.settings import text_of
 from symsim.inputs.strategy import Strategy
-from symsim.inputs.system import symbol_values
+from symsim.inputs.system import System, symbol_values
 
 # Symbols of a strategy, and the field or property that gives each
 SYMBOLS = {
@@ -41,6 +41,10 @@ SYMBOLS = {
 }
 # fields and ranks that follow from others where they are not given, and what gives their numbers
 FOLLOWING = {"world": "world_size", "num_microbatches": "microbatches", "etp": "expert_tp", "microbatch_group_size_per_vp_stage": "group"}
+
+
+def _symbol(name: str, strategy: Strategy, system: System) -> float:
+    return float(symbol_values(system, strategy)[name])
 
 
 class Symbols:
@@ -81,20 +85,13 @@ class Symbols:
 
     def _of_system(self) -> dict[str, Any]:
         """Symbols that numbers of the system decide which vary: each over all axes that it depends on together."""
-        variant, family = self.variant, self.family
         if self.result.system is None:
             return {}
-        fixed = dict(family.space.base.system_changes)
-        varying = []
-        for column in family.space.columns.values():
-            if column.place.part == "system":
-                fixed[column.place.key] = column.values[variant.chosen[column.axis][0]]
-                if is_number(column) and len(column.values) > 1:
-                    varying.append(column)
+        fixed, varying = self._changes()
         moved: dict[str, list[Column]] = {}
         if not varying:
             return {}
-        strategy = strategy_at(variant.fields, variant.point)
+        strategy = strategy_at(self.variant.fields, self.variant.point)
         start = symbol_values(self._system(fixed), strategy)
         for column in varying:
             rows = [symbol_values(self._system({**fixed, column.place.key: v}), strategy) for v in column.values]
@@ -102,16 +99,34 @@ class Symbols:
             for name in start:
                 if name != "world" and any(r[name] != start[name] for r in rows):
                     moved.setdefault(name, []).append(column)
-        return {name: self._over(name, columns, fixed, strategy) for name, columns in moved.items()}
+        return {name: self._over(partial(_symbol, name, strategy), columns, fixed) for name, columns in moved.items()}
 
-    def _over(self, name: str, columns: Sequence[Column], fixed: Mapping[tuple[str, ...], str], strategy: Strategy) -> Array:
-        """A symbol of the system over the axes of these columns (columns of one axis vary together)."""
+    def _changes(self) -> tuple[dict[tuple[str, ...], str], list[Column]]:
+        """What is changed of the system, with values of this variant, and the columns of numbers that vary within it."""
+        fixed = dict(self.family.space.base.system_changes)
+        varying = []
+        for column in self.family.space.columns.values():
+            if column.place.part == "system":
+                fixed[column.place.key] = column.values[self.variant.chosen[column.axis][0]]
+                if is_number(column) and len(column.values) > 1:
+                    varying.append(column)
+        return fixed, varying
+
+    def of_systems(self, read: Callable[[System, Strategy], float]) -> Any:
+        """What is read of the system at every point, over the axes that numbers of it lie on."""
+        assert self.result.system is not None
+        fixed, varying = self._changes()
+        strategy = strategy_at(self.variant.fields, self.variant.point)
+        return self._over(lambda system: read(system, strategy), varying, fixed) if varying else read(self.result.system, strategy)
+
+    def _over(self, read: Callable[[System], float], columns: Sequence[Column], fixed: Mapping[tuple[str, ...], str]) -> Array:
+        """What is read of the system over the axes of these columns (columns of one axis vary together)."""
         sizes = self.family.space.sizes
         axes = sorted({c.axis for c in columns})
         made = np.empty([sizes[a] if a in axes else 1 for a in range(len(sizes))])
         for position in np.ndindex(made.shape):
             changes = {**fixed, **{c.place.key: c.values[position[c.axis]] for c in columns}}
-            made[position] = float(symbol_values(self._system(changes), strategy)[name])
+            made[position] = float(read(self._system(changes)))
         return made
 
     def _system(self, changes: Mapping[tuple[str, ...], str]) -> Any:

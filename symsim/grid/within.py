@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from symsim.evaluation.interval import remaining
 from symsim.evaluation.numbers import Evaluation
-from symsim.inputs.spreads import Spreads, stored, uncertain, unmeasured
-from symsim.inputs.system import symbol_values
+from symsim.inputs.spreads import UNMEASURED, Spreads, Standing, standing, stored, uncertain, unmeasured
+from symsim.inputs.strategy import Strategy
+from symsim.inputs.system import System, symbol_values
 from symsim.program.program import Program
 from symsim.program.value import Value
 
@@ -53,9 +54,9 @@ def _variance(reported: Reported, step: Value, moved: Callable[[Mapping[str, flo
         own[kind] = program.apply("mul", change, program.number(1 / _MOVED))
     share = program.apply("div", reported.quantity("time.bubble"), step)
     own["bubble"] = program.apply("mul", share, program.number(spreads.of("bubble", "estimated")))
-    for kind in {found for result in reported.results if (found := _unmeasured(result))}:
-        there = reported.every(partial(_is_of, kind))
+    for kind, there in _unmeasured(reported, step, moved).items():
         own[kind] = program.apply("mul", there, program.number(spreads.of(kind, "estimated")))
+    # a number that an axis moves is none that a step was measured with
     anchored, run = [a.moves for a in system.anchored], spreads.of("run", "estimated")
     terms: list[tuple[Value, float]] = [(program.number(1), run**2)]
     for kind, move in own.items():
@@ -64,13 +65,45 @@ def _variance(reported: Reported, step: Value, moved: Callable[[Mapping[str, flo
     return program.total(terms)
 
 
-def _unmeasured(result: Evaluation) -> str | None:
-    assert result.system is not None
-    return unmeasured(result.model, result.strategy, result.system)
+def _unmeasured(reported: Reported, step: Value, moved: Callable[[Mapping[str, float]], Reported]) -> dict[str, Value]:
+    """By kind of UNMEASURED, 1 at the points that it widens and 0 at the others: of a system with other numbers than a measured one, those that move
+    the step count alone."""
+    program, others = reported.program, set[Standing]()
+    found = {kind: reported.every(partial(_is_of, kind, others)) for kind in UNMEASURED}
+    for other in sorted(others, key=lambda one: one.changed):
+        here = reported.every(partial(_is_other, other))
+        if other.jumps:
+            there = here
+        else:
+            step_there = moved(dict.fromkeys(other.changed, 1 + _MOVED)).quantity("time.step")
+            there = program.apply("mul", here, program.apply("ne", step_there, step))
+        of_near = reported.every(_is_source)
+        within = program.apply("mul", of_near, program.total([(here, 1), (there, -1)]))
+        found["system"] = program.total([(found["system"], 1), (there, 1)])
+        found["source"] = program.total([(found["source"], 1), (within, 1)])
+    return found
 
 
-def _is_of(kind: str, symbols: Symbols) -> float:
-    return float(_unmeasured(symbols.result) == kind)
+def _is_of(kind: str, others: set[Standing], symbols: Symbols) -> Any:
+    """1 where a point is of this kind whatever moves its step; notes what else systems are."""
+
+    def read(system: System, strategy: Strategy) -> float:
+        found = Standing() if system.anchored else standing(system, strategy)
+        if found.changed:
+            others.add(found)
+            return 0.0
+        return float(unmeasured(symbols.result.model, strategy, system) == kind)
+
+    return symbols.of_systems(read)
+
+
+def _is_other(other: Standing, symbols: Symbols) -> Any:
+    return symbols.of_systems(lambda system, strategy: float(not system.anchored and standing(system, strategy) == other))
+
+
+def _is_source(symbols: Symbols) -> Any:
+    """1 where steps of the measured system that it is near to are of another framework or kind."""
+    return symbols.of_systems(lambda system, strategy: float(unmeasured(symbols.result.model, strategy, system, ()) == "source"))
 
 
 def _factors(reported: Reported, spreads: Spreads) -> dict[str, dict[str, float]]:

@@ -205,6 +205,12 @@ ASSUMPTIONS: dict[str, Assumption] = {
         "torch.distributed.fsdp fully_shard (implicit prefetching); DeepSpeed runtime/zero/partitioned_param_coordinator.py; v0.3.13 "
         "runtime/zero/stage3.py: a stream of its own for gathers, one for gradients with overlap_comm",
     ),
+    "unit_ranks": Assumption(
+        "even",
+        ("even", "full"),
+        "ranks used of a node or NVLink domain: as many as hold groups evenly (64 of 72), or all",
+        "even: Slurm sbatch --segment, 16 of an NVL72's 18 nodes (NVIDIA's blog); full: Megatron-Core RankGenerator",
+    ),
     "fsdp_rings": Assumption(
         "all",
         ("all", "one"),

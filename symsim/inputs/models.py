@@ -27,15 +27,27 @@ MODEL, STRATEGY, SYSTEM, ASSUMPTIONS = JOB = ("model.yaml", "strategy.yaml", "sy
 @dataclass(frozen=True)
 class LoadedModel:
     """An architecture, where it came from and what became of every key of an import; of a directory also its strategy's file, its system's
-    and its assumptions, which hold unless others are given. note: what a user should know of how it was found."""
+    and its assumptions, which hold unless others are given. of_system: of a job in memory, the contents of its system's file in place of a path.
+    note: what a user should know of how it was found."""
 
     architecture: Architecture
     where: str
     rows: tuple[Any, ...] = ()
-    strategy: str | None = None
+    strategy: str | Mapping[str, Any] | None = None
     system: str | None = None
     assumptions: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+    of_system: Mapping[str, Any] | None = None
+
+    def notes(self, strategy: Any) -> list[str]:
+        """What a user should know, where this strategy is given beside it or None."""
+        return [*([self.note] if self.note else []), *self.replaced(strategy)]
+
+    def replaced(self, strategy: Any) -> list[str]:
+        """That a strategy which is given takes the place of the directory's own, where there are both."""
+        if strategy is None or self.strategy is None:
+            return []
+        return [f"-s replaces the strategy of {os.path.dirname(self.where)}, all of it; --set NAME=VALUE changes single options of it"]
 
 
 def load_model(reference: str) -> LoadedModel:

@@ -6,8 +6,9 @@ independently of one another. What no step was measured of is off by one of two 
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -20,7 +21,8 @@ from symsim.inputs.reading import parse_json, read_text
 from symsim.inputs.settable import system_path
 from symsim.inputs.shipped import derivations_directory
 from symsim.inputs.strategy import Strategy
-from symsim.inputs.system import DISPATCHERS, System
+from symsim.inputs.system import DISPATCHERS, System, symbol_values
+from symsim.inputs.systems import load_system
 from symsim.inputs.validation import validate
 from symsim.ir.collectives import carried_by
 
@@ -49,6 +51,8 @@ UNMEASURED = ("source", "system")
 Measured = tuple[str, str, str, str, str]
 """What a step is a measurement of: the system, its framework, dense or experts, the type of its products, what it trains."""
 
+# symbols of what a step moves with by jumps
+_IN_STEPS = ("n_sm", "R_", "fully_connected_")
 _TIER = re.compile(r"(eta|alpha|lambda|C)_([0-9]+)(?:_(.+))?")
 _EXCHANGES = (*carried_by("exchange"), *DISPATCHERS)
 
@@ -96,13 +100,60 @@ def measured_as(model: Architecture, strategy: Strategy, system: System) -> Meas
     return system.name, strategy.fusion, kind, wide if strategy.fp8 == "none" else strategy.fp8, strategy.tuner_type
 
 
-def unmeasured(model: Architecture, strategy: Strategy, system: System) -> str | None:
+@dataclass(frozen=True)
+class Standing:
+    """What measured steps say of a system. near: the measured one that it is, or would be with other numbers ("" for none); changed: the symbols
+    whose numbers are not that one's."""
+
+    near: str = ""
+    changed: tuple[str, ...] = ()
+
+    @property
+    def jumps(self) -> bool:
+        """Whether a step moves with one of them by jumps, so that no derivative tells."""
+        return any(symbol.startswith(_IN_STEPS) for symbol in self.changed)
+
+
+def standing(system: System, strategy: Strategy) -> Standing:
+    """A system by what it consists of: a measured one under any name is that one, and with one number changed it is another."""
+    names = sorted({one[0] for one in stored().measured})
+    if system.name in names:
+        return Standing(system.name, _changed(system, strategy, system.name))
+    return next((Standing(name) for name in names if not _changed(system, strategy, name)), Standing())
+
+
+def _changed(system: System, strategy: Strategy, name: str) -> tuple[str, ...]:
+    """Symbols of which a system has other numbers than the measured one of that name, what it costs, draws or holds left out."""
+    own, there = (_numbers(one, strategy) for one in (system, _shipped(name)))
+    same = {symbol for symbol in own.keys() & there.keys() if math.isclose(own[symbol], there[symbol], rel_tol=1e-9)}
+    return tuple(sorted((own.keys() | there.keys()) - same))
+
+
+_shipped = cache(load_system)
+
+
+def _numbers(system: System, strategy: Strategy) -> dict[str, float]:
+    if getattr(system.accelerator.peak, strategy.precision) is None:
+        return {}
+    found = {symbol: float(value) for symbol, value in symbol_values(system, strategy).items() if symbol not in ("W_chip", "c_chip", "world")}
+    return found | {f"fully_connected_{j}": float(tier.fully_connected) for j, tier in enumerate(system.network, 1)}
+
+
+def other_than(strategy: Strategy, system: System, moving: Collection[str] | None) -> Standing:
+    """Its standing, with those numbers alone that a step moves with: moving are the symbols of these, None for all."""
+    found = standing(system, strategy)
+    return Standing(found.near, tuple(n for n in found.changed if moving is None or n in moving or n.startswith(_IN_STEPS)))
+
+
+def unmeasured(model: Architecture, strategy: Strategy, system: System, moving: Collection[str] | None = None) -> str | None:
     """Which of UNMEASURED a step of it is: no step was measured on its system, or none of its framework and kind there; none where there is one.
-    A system that was anchored on steps has them."""
-    own, known = measured_as(model, strategy, system), stored().measured
-    if own in known or system.anchored:
+    A system that was anchored on steps has them. moving: as of `other_than`."""
+    if system.anchored:
         return None
-    return "source" if any(one[0] == own[0] for one in known) else "system"
+    found = other_than(strategy, system, moving)
+    if not found.near or found.changed:
+        return "system"
+    return None if (found.near, *measured_as(model, strategy, system)[1:]) in stored().measured else "source"
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ from symsim.inputs.shipped import for_claims, list_systems, models_directory
 from symsim.inputs.system import System
 from symsim.inputs.validation import validate
 
+# numbers that no step stands on
+_ASIDE = (("accelerator", "price"), ("accelerator", "power"), ("accelerator", "memory"), ("host", "memory"))
+
 
 def load_system(reference: str, changes: Mapping[tuple[str, ...], str] | None = None) -> System:
     """A system by name or from a YAML file, with the numbers that `changes` gives at the path to each.
@@ -51,12 +54,20 @@ def _read(reference: str) -> tuple[Document, System]:
     return document, validate(System, document.data, path, document)
 
 
+def system_of(data: Mapping[str, Any]) -> System:
+    """A system from the contents of its file."""
+    return changed_system(Document(dict(data), f"system {data.get('name', '')}"), {})
+
+
 def changed_system(document: Document, changes: Mapping[tuple[str, ...], str]) -> System:
     """A system with other numbers at some places; InputError names the place."""
     if not changes:
         return validate(System, document.data, document.where, document)
     data = deepcopy(dict(document.data))
     data["sources"]["--set"] = "the command line"
+    # steps were measured with the numbers that it has, not with others
+    if any(where not in _ASIDE for where in changes):
+        data.pop("anchored", None)
     for where, text in changes.items():
         _change(data, where, text)
     return validate(System, data, "--set", Document(data, "--set"))

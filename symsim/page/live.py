@@ -111,7 +111,8 @@ def _shown(one: Input) -> str:
 
 
 def _time_label(result: Evaluation, name: str) -> str:
-    words = {"time.compute": "kernels", "time.bubble": "pipeline bubble", "time.optimizer": "optimizer"}
+    launched = "kernels and launches" if result.values.get("t_launch") else "kernels"
+    words = {"time.compute": launched, "time.bubble": "pipeline bubble", "time.optimizer": "optimizer"}
     return words.get(name) or carried(result, name.removeprefix(EXPOSED))
 
 

@@ -25,7 +25,7 @@ from symsim.inputs.strategy import Strategy
 from symsim.planning.completed import Completed, completed
 from symsim.planning.difference import difference, difference_text
 from symsim.planning.plan import Plan, plan, rows_of_job, trained_by
-from symsim.planning.sizing import Need, Size, of_each, sized
+from symsim.planning.sizing import Need, Size, chosen, of_each, sized, sizes_json
 from symsim.planning.sizing_text import curve, sizing_text
 from symsim.planning.space import Asked as Planned
 from symsim.planning.space import options_beside, outside
@@ -79,20 +79,8 @@ def need_of(tokens: str | None, days: str | None, budget: str | None, numbers: M
 
 def run(request: Request, why_not: str | None, written: tuple[str, Path] | None, as_json: bool, write: Write, say: Write) -> None:
     """Print a plan; why_not: a strategy to set beside its best; written: a system to write it for, and where."""
-    if request.world is None:
-        raise InputError("a plan is for a number of accelerators: give --world")
-    if not 1 <= request.top <= 100:
-        raise InputError(f"--top {request.top}: a number of strategies from 1 to 100 is needed")
-    sizes = _sizes(request.world)
-    if request.plot is not None:
-        check_picture(request.plot)
-    systems = request.systems or (None,)
+    sizes, systems = _asked_sizes(request, why_not, written), request.systems or (None,)
     sizing = len(sizes) * len(systems) > 1 or request.need.asks or request.plot is not None
-    if sizing and (why_not is not None or written is not None):
-        raise InputError("--why-not and --export are of one number of accelerators: give one --world and one -y, without a run")
-    twice = next((s for k, s in enumerate(request.systems) if s in request.systems[:k]), None)
-    if twice is not None:
-        raise InputError(f"-y {twice} is given twice")
     loaded = load_model(request.model)
     if why_not is not None:
         _read_beside(why_not)
@@ -106,36 +94,83 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
     list(map(say, refused))
     found = plans[0]
     if sizing:
-        _write_sizes([sized(p, request.need) for p in plans], request, as_json, write, say)
-    elif why_not is not None:
-        write(_why_not(found, why_not, as_json))
-    elif as_json:
-        write(json.dumps(found.to_json(), indent=2, allow_nan=False) + "\n")
-    elif not found.fits:
-        write(plan_text(found))
+        runs = [sized(p, request.need) for p in plans]
+        _write_sizes(runs, request, as_json, write, say)
     else:
-        with apart(lambda: found.changes) as changes:
-            text = plan_text(found, changes)
-        write(text)
+        write(_why_not(found, why_not, as_json) if why_not is not None else _answer(found, as_json))
     if written is not None:
-        if not found.fits:
-            raise InputError(f"--export {written[0]} {written[1]}: nothing fits, so nothing is written")
-        best = found.best[0].result
-        asked = Asked(best.model, best.strategy, best.system, best.assumptions, found.best[0].idle)
-        files, lost = export(written[0], asked, written[1])
-        for note in lost:
-            say(note)
-        say(f"wrote {', '.join(map(str, files))}")
+        found = _chosen(runs, request.need, written).plan if sizing else found
+        _export(found, written, say)
     if loaded.note:
         say(loaded.note)
     if loaded.strategy is not None:
-        rows = rows_of_job(loaded)
-        unsaid = {"seq_length": request.seq_length is None, "global_batch_size": request.batch is None and request.tokens is None}
-        own = {**trained_by(loaded), **{name: value for name, value in rows.items() if unsaid[name]}}
-        kept = ",".join(f"{name}={text_of(value)}" for name, value in own.items())
-        say(f"a plan looks for a strategy of its own: of that in {request.model} it keeps {kept or 'nothing'}, and --fix keeps more")
+        _say_of_job(request, loaded, say)
     if found.fits and (request.overrides or request.fix):
         _say_without_effect(request, found, say)
+
+
+def _asked_sizes(request: Request, why_not: str | None, written: tuple[str, Path] | None) -> list[int]:
+    """The numbers of accelerators that are asked for. InputError for what cannot be asked of them."""
+    if request.world is None:
+        raise InputError("a plan is for a number of accelerators: give --world")
+    if not 1 <= request.top <= 100:
+        raise InputError(f"--top {request.top}: a number of strategies from 1 to 100 is needed")
+    sizes = _sizes(request.world)
+    if request.plot is not None:
+        check_picture(request.plot)
+    several = len(sizes) * max(1, len(request.systems)) > 1
+    if why_not is not None and (several or request.need.asks or request.plot is not None):
+        raise InputError("--why-not is of one number of accelerators: give one --world and one -y, without a run")
+    if written is not None and several and not request.need.asks:
+        choice = "give a run (--tokens, --days or --budget), or one --world and one -y"
+        raise InputError(f"--export writes one strategy, and nothing chooses among sizes: {choice}")
+    twice = next((s for k, s in enumerate(request.systems) if s in request.systems[:k]), None)
+    if twice is not None:
+        raise InputError(f"-y {twice} is given twice")
+    return sizes
+
+
+def _answer(found: Plan, as_json: bool) -> str:
+    if as_json:
+        return json.dumps(found.to_json(), indent=2, allow_nan=False) + "\n"
+    if not found.fits:
+        return plan_text(found)
+    with apart(lambda: found.changes) as changes:
+        return plan_text(found, changes)
+
+
+def _say_of_job(request: Request, loaded: LoadedModel, say: Write) -> None:
+    """What of a job's own strategy a plan keeps."""
+    rows = rows_of_job(loaded)
+    unsaid = {"seq_length": request.seq_length is None, "global_batch_size": request.batch is None and request.tokens is None}
+    own = {**trained_by(loaded), **{name: value for name, value in rows.items() if unsaid[name]}}
+    kept = ",".join(f"{name}={text_of(value)}" for name, value in own.items())
+    say(f"a plan looks for a strategy of its own: of that in {request.model} it keeps {kept or 'nothing'}, and --fix keeps more")
+
+
+def _export(found: Plan, written: tuple[str, Path], say: Write) -> None:
+    """Write the best of a plan for a trainer. InputError where nothing fits."""
+    kind, place = written
+    if not found.fits:
+        raise InputError(f"--export {kind} {place}: nothing fits, so nothing is written")
+    best = found.best[0].result
+    files, lost = export(kind, Asked(best.model, best.strategy, best.system, best.assumptions, found.best[0].idle), place)
+    for note in lost:
+        say(note)
+    say(f"wrote {', '.join(map(str, files))}")
+
+
+def _chosen(sizes: Sequence[Size], need: Need, written: tuple[str, Path]) -> Size:
+    """The one size that answers. InputError where none does, or several."""
+    kind, place = written
+    found = chosen(sizes, need)
+    if not found:
+        raise InputError(f"--export {kind} {place}: none of these sizes does it, so nothing is written")
+    first, *others = found.values()
+    if any(other is not first for other in others):
+        named = ", ".join(f"the {what} is {size.world:,} of {size.system}" for what, size in found.items())
+        raise InputError(f"--export {kind} {place}: {named}; give the --world and -y that are meant, so nothing is written")
+    return first
 
 
 def _say_without_effect(request: Request, found: Plan, say: Write) -> None:
@@ -143,7 +178,7 @@ def _say_without_effect(request: Request, found: Plan, say: Write) -> None:
     fixed = {*read_strategy(request.fix)[0].model_fields_set, *settings_of(request.overrides).strategy}
     given = found.settings(found.best[0])
     settings = [f"{name}={text}" for name, text in given.items()]
-    made = as_given(request.model, found.best[0].whole, request.systems[0] if request.systems else None, settings)
+    made = as_given(request.model, found.best[0].whole, found.asked.system, settings)
     own = given.keys() - request.overrides.keys()
     chosen = {*own, *found.best[0].options.keys()} - fixed
     for name, sentence in made.idle.items():
@@ -153,7 +188,7 @@ def _say_without_effect(request: Request, found: Plan, say: Write) -> None:
 
 def _write_sizes(sizes: Sequence[Size], request: Request, as_json: bool, write: Write, say: Write) -> None:
     text = sizing_text(sizes, request.need)
-    told = {"sizes": [s.to_json() for s in sizes]}
+    told = sizes_json(sizes, request.need)
     write(json.dumps(told, indent=2, allow_nan=False) + "\n" if as_json else text)
     if request.plot is None:
         return

@@ -58,6 +58,12 @@ class Size:
         return told
 
 
+def sizes_json(sizes: Sequence[Size], need: Need) -> dict[str, Any]:
+    """The object of `symsim plan --json` of several sizes, or of a run."""
+    answers = {what: {"world": size.world, "system": size.system} for what, size in chosen(sizes, need).items()}
+    return {"sizes": [size.to_json() for size in sizes], **({"answers": answers} if answers else {})}
+
+
 def sized(plan: Plan, need: Need) -> Size:
     """The run of a plan's best. InputError for a budget where the system has no price."""
     best = plan.best[0]
@@ -125,6 +131,15 @@ def fastest(sizes: Sequence[Size]) -> Size | None:
 def most_tokens(sizes: Sequence[Size]) -> Size | None:
     """The one that trains the most tokens in what is given."""
     return max((s for s in sizes if s.does and s.run is not None), key=lambda s: (_run(s, "tokens", 0.0), -s.world), default=None)
+
+
+def chosen(sizes: Sequence[Size], need: Need) -> dict[str, Size]:
+    """The sizes that answer, by what they are: of a run of so many tokens the smallest, the cheapest and the fastest that do it, else what trains the
+    most. Where no run is asked for, one size is its own answer, and of several none is."""
+    if not need.asks:
+        return {"only": sizes[0]} if len(sizes) == 1 and sizes[0].does else {}
+    found = {"most": most_tokens} if need.tokens is None else {"smallest": smallest, "cheapest": cheapest, "fastest": fastest}
+    return {what: size for what, of in found.items() if (size := of(sizes)) is not None and size.run is not None}
 
 
 def _cost(size: Size) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from symsim.planning.sizing import Need, Size, cheapest, fastest, most_tokens, smallest
-from symsim.planning.text import choices_rows, choices_table
+from symsim.planning.sizing import Need, Size, chosen
+from symsim.planning.text import certificate_sentence, choices_rows, choices_table, remarks
 from symsim.report.chart import HEIGHT, WIDTH, Chart, chart
 from symsim.report.charted import Charted
 from symsim.report.columns import table, wrapped
@@ -34,8 +34,9 @@ def sizing_text(sizes: Sequence[Size], need: Need) -> str:
     if need.asks:
         lines += ["", *_answers(sizes, need, many), wrapped(_IN_A_RUN, "  ", hanging=2)]
     lines += ["", *(f"{_name(s, many)}: {s.plan.line(s.plan.best[0])}" for s in fits)]
-    looked = sum(s.plan.certificate.configurations for s in sizes)
-    lines += ["", f"  No other of {looked:,} configurations is better. {sum(s.plan.seconds for s in sizes):.1f} s."]
+    lines += [wrapped(line, hanging=2) for line in _remarks(fits, many)]
+    lines += ["", "Certificate", *(wrapped(f"  {line}", hanging=4) for line in _certificates(sizes, many))]
+    lines += [wrapped(f"  {_better(sizes)}", hanging=2), f"  {sum(s.plan.seconds for s in sizes):.1f} s"]
     return "\n".join(lines) + "\n"
 
 
@@ -47,7 +48,26 @@ def sizing_shown(sizes: Sequence[Size], need: Need) -> Shown:
     gives = Grid(_title(need), *_gives_rows(fits, need, many))
     refused = (f"{_name(s, many)}: {s.why}" for s in sizes if not s.plan.fits or s.why)
     answers = (" ".join(line.split()) for line in _answers(sizes, need, many)) if need.asks else ()
-    return Shown(_of(sizes), (), (best, gives) if fits else (), (*refused, *answers))
+    below = (*refused, *answers, *_remarks(fits, many), *_certificates(sizes, many), _better(sizes))
+    return Shown(_of(sizes), (), (best, gives) if fits else (), below)
+
+
+def _remarks(fits: Sequence[Size], many: bool) -> list[str]:
+    """What should be known of the best of each; what is the same of several is said once, of all of them."""
+    found: dict[str, list[str]] = {}
+    for size in fits:
+        for said in remarks(size.plan):
+            found.setdefault(said, []).append(_name(size, many))
+    return [f"{', '.join(names)}: {said}" for said, names in found.items()]
+
+
+def _certificates(sizes: Sequence[Size], many: bool) -> list[str]:
+    return [f"{_name(size, many)}: {certificate_sentence(size.plan)}." for size in sizes]
+
+
+def _better(sizes: Sequence[Size]) -> str:
+    looked = sum(s.plan.certificate.configurations for s in sizes)
+    return f"No other of {looked:,} configurations is better on its size, under the assumptions of 'symsim eval'."
 
 
 def _of(sizes: Sequence[Size]) -> str:
@@ -95,21 +115,22 @@ def _title(need: Need) -> str:
 
 def _answers(sizes: Sequence[Size], need: Need, many: bool) -> list[str]:
     """The smallest and the cheapest that do it, or what trains the most."""
+    found = chosen(sizes, need)
     if need.tokens is None:
-        found = most_tokens(sizes)
-        if found is None or found.run is None:
-            return ["  none of these sizes trains anything so"]
-        each = found.run["tokens"] / float(found.plan.best[0].result.value("params.total"))
-        took = duration(found.run["days"] * 86400)
-        return [wrapped(f"  most: {_name(found, many)} trains {amount(found.run['tokens'])} tokens in {took} ({each:,.0f} a parameter)", hanging=4)]
-    answers = [("smallest", smallest(sizes)), ("cheapest", cheapest(sizes)), ("fastest", fastest(sizes))]
+        return [wrapped(_most(size, many), hanging=4) for size in found.values()] or ["  none of these sizes trains anything so"]
     lines = []
-    for what, size in answers:
-        if size is None or size.run is None:
-            continue
+    for what, size in found.items():
+        assert size.run is not None
         cost = f", {amount(size.run['cost'])} USD" if "cost" in size.run else ""
         lines.append(wrapped(f"  {what + ':':<9} {_name(size, many)}, {duration(size.run['days'] * 86400)}{cost}", hanging=4))
     return lines or ["  none of these sizes does it"]
+
+
+def _most(size: Size, many: bool) -> str:
+    assert size.run is not None
+    each = size.run["tokens"] / float(size.plan.best[0].result.value("params.total"))
+    took = duration(size.run["days"] * 86400)
+    return f"  most: {_name(size, many)} trains {amount(size.run['tokens'])} tokens in {took} ({each:,.0f} a parameter)"
 
 
 def curve(sizes: Sequence[Size]) -> tuple[str, Charted]:

@@ -46,8 +46,7 @@ def plan_text(plan: Plan, changes: Callable[[], Sequence[Change]] = tuple) -> st
         "",
         choices_table(wrapped(_best(plan)), "", _placed(plan), plan.goal),
         f"first: {plan.line(first)}",
-        *_unwritten(plan),
-        *_whole_vocabulary(plan),
+        *(wrapped(said, hanging=2) for said in (*_unwritten(plan), *_whole_vocabulary(plan))),
         "",
         *_where(first),
         *(wrapped(f"  {said}", hanging=4) for said in _above_peak(plan)),
@@ -65,8 +64,13 @@ def plan_shown(plan: Plan) -> Shown:
     header, rows = choices_rows("", _placed(plan), plan.goal)
     best = Grid(_best(plan), tuple(header), tuple(map(tuple, rows)))
     proof = Grid("Certificate", ("", ""), tuple((row[0], row[1]) for row in _certificate_rows(plan)))
-    below = (f"first: {plan.line(first)}", *_unwritten(plan), *_whole_vocabulary(plan), *_above_peak(plan), _certificate_words(plan), _took(plan))
+    below = (f"first: {plan.line(first)}", *remarks(plan), _certificate_words(plan), _took(plan))
     return Shown(_of(plan), (_batch(plan),), (best, time_grid(Step(first.result)), proof), below)
+
+
+def remarks(plan: Plan) -> list[str]:
+    """What should be known of the best besides its numbers."""
+    return [*_unwritten(plan), *_whole_vocabulary(plan), *_above_peak(plan)]
 
 
 def _of(plan: Plan) -> str:
@@ -151,7 +155,7 @@ def _where(first: Choice) -> list[str]:
 def _unwritten(plan: Plan) -> list[str]:
     """What no file starts of it, or says of it, and what the file takes instead."""
     if plan.unwritten:
-        return [wrapped(f"no file starts it: {plan.unwritten}", hanging=2)]
+        return [f"no file starts it: {plan.unwritten}"]
     if not plan.written.unsaid:
         return []
     unsaid = "; ".join(f"{one.said} (it says {one.instead})" for one in plan.written.unsaid)
@@ -161,7 +165,7 @@ def _unwritten(plan: Plan) -> list[str]:
         apart = abs(there / here - 1)
         same = "as long" if apart < _SAME else f"{percent(apart)} {'less' if there < here else 'more'}".replace(THIN, " ")
         said += f". Read back, its step takes {seconds(there)}, {same}"
-    return [wrapped(said, hanging=2)]
+    return [said]
 
 
 def _whole_vocabulary(plan: Plan) -> list[str]:
@@ -171,7 +175,7 @@ def _whole_vocabulary(plan: Plan) -> list[str]:
     whole = -(-rows // (128 * ranks)) * 128 * ranks
     if "tp" in plan.asked.fixed or any(rows % d == 0 for d in degrees) or all(whole % d for d in degrees):
         return []
-    return [wrapped(f"no tp above 1 divides vocab_size={rows}: a padded one opens such strategies, as of --set vocab_size={whole}", hanging=2)]
+    return [f"no tp above 1 divides vocab_size={rows}: a padded one opens such strategies, as of --set vocab_size={whole}"]
 
 
 def _above_peak(plan: Plan) -> list[str]:
@@ -208,10 +212,28 @@ def _certificate_words(plan: Plan) -> str:
     fits = " that fits" if plan.fits else ""
     said = f"No other strategy of this space{fits} is better, under the assumptions of 'symsim eval'."
     if found.bound is not None:
-        bound = human(math.floor(found.bound), BYTE) if _of_memory(plan) else _digits(found.bound)
         those = "need more memory" if _of_memory(plan) else "are slower"
-        said += f" None of those that {those} at best is {_BEYOND['memory.peak' if _of_memory(plan) else plan.goal].format(bound)}."
+        said += f" None of those that {those} at best is {_beyond(plan, found.bound)}."
     return said + _lead(plan)
+
+
+def _beyond(plan: Plan, bound: float) -> str:
+    digits = human(math.floor(bound), BYTE) if _of_memory(plan) else _digits(bound)
+    return _BEYOND["memory.peak" if _of_memory(plan) else plan.goal].format(digits)
+
+
+def certificate_sentence(plan: Plan) -> str:
+    """The whole certificate in a sentence: for several plans, one below the other."""
+    found, most = plan.certificate, _MOST_RULES // 2
+    worst = sorted(found.refused, key=lambda rule: -found.refused[rule])
+    by = [f"{rule} {found.refused[rule]:,}" for rule in worst[:most]]
+    by += [f"other rules {sum(found.refused[rule] for rule in worst[most:]):,}"] if len(worst) > most else []
+    refused = f"{sum(found.refused.values()):,} are refused" + (f" ({', '.join(by)})" if by else "")
+    of_bounds = f"bounds exclude {found.slower:,} as {'larger' if _of_memory(plan) else 'slower'} and {found.larger:,} as too large"
+    said = f"of {found.configurations:,} configurations {refused}, {of_bounds}, {found.evaluated:,} are evaluated"
+    if found.bound is None:
+        return said
+    return f"{said}; none of those excluded as {'larger' if _of_memory(plan) else 'slower'} is {_beyond(plan, found.bound)}"
 
 
 def _digits(value: float) -> str:

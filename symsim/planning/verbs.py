@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from symsim.api.python import model_of, path_of, strategy_of
 from symsim.errors import InputError
+from symsim.importers.job import Job
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.run import RUN
 from symsim.inputs.strategy import Strategy
@@ -57,7 +58,7 @@ class Sizing:
 
     def to_json(self) -> dict[str, Any]:
         """The object of `symsim plan --world A:B:C --json`."""
-        return {"sizes": [size.to_json() for size in self.sizes]}
+        return sizes_of.sizes_json(self.sizes, self.need)
 
     def to_pandas(self) -> Any:
         """A DataFrame with a row a size: system, world, the numbers of its best strategy and of the run. InputError without pandas."""
@@ -87,7 +88,7 @@ class Sizing:
 
 
 def next_changes(
-    model: Architecture | str | os.PathLike[str] | Mapping[str, Any],
+    model: Architecture | Job | str | os.PathLike[str] | Mapping[str, Any],
     strategy: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None = None,
     system: str | os.PathLike[str] | None = None,
     *,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from symsim.errors import InputError
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.models import LoadedModel, load_model, override_architecture
 from symsim.inputs.settings import settings_of, split_settings
@@ -43,10 +44,15 @@ def read_base(
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
     placed, ranks = read_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
     system = system if system is not None else loaded.system
+    if system is None and loaded.of_system is not None:
+        raise InputError(
+            f"the system {loaded.of_system['name']} of {loaded.where} has no file: 'symsim import -o DIR' writes one, and DIR stands for all"
+        )
     if asked.system and system is None:
         raise no_system(asked.system)
     architecture = override_architecture(loaded.architecture, asked.architecture)
     named = read_strategy(None, asked.strategy)[0].model_fields_set if asked.strategy else set()
     settled = frozenset([*named, *map(".".join, asked.architecture), *asked.assumptions, *asked.symbols, *map(".".join, asked.system)])
     assumed = {**loaded.assumptions, **asked.assumptions}
-    return Base(architecture, placed, assumed, asked.symbols, system, asked.system, settled, ranks, loaded.note)
+    note = "; ".join(loaded.notes(strategy))
+    return Base(architecture, placed, assumed, asked.symbols, system, asked.system, settled, ranks, note)

@@ -22,7 +22,7 @@ _BRIEF = (Column("assumption", 9), Column("in force", 5.5), Column("meaning", 29
 OF_A_SYSTEM = frozenset(
     (
         "kernel_time network tp_async_backward gradient_scaling deterministic_attention stragglers row_balance host_launch "
-        "fsdp_unit fsdp_prefetch mfu_flops mfu_windows moe_grouped_gemm fsdp_rings "
+        "fsdp_unit fsdp_prefetch mfu_flops mfu_windows moe_grouped_gemm unit_ranks fsdp_rings "
         "moe_exchange step_barrier te_dummy_wgrad library_workspace device_context memory optimizer_implementation fsdp_parameters "
         "checkpoint_unpacking"
     ).split()

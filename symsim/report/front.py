@@ -209,7 +209,7 @@ def _messages(step: Step, ink: Ink, totals: Totals) -> list[tuple[str, Spans]]:
 def _hidden(step: Step) -> str:
     """Where kernels are counted that run beside longer messages, which then decide."""
     messages = sum(share for of, share in resources.shares(step.elasticities).items() if of[0] == resources.NETWORK)
-    (kernels,) = (p.share for p in step.parts if p.definition == "t_compute")
+    kernels = step.number("t_compute") / step.number("t_step")
     beside = kernels + messages - 1
     return " What runs beside messages that take longer is counted as kernels." if beside > _WAITS else ""
 

@@ -53,13 +53,14 @@ def _of_blocks(step: Step, ink: Ink) -> list[Table]:
 
 
 def _first_of_each(network: list[Definition]) -> list[Definition]:
-    """Definitions to spell out: every group's members, and one of each other form (the rest differ in the group alone)."""
-    seen: dict[tuple[str, bool, str], Definition] = {}
+    """Definitions to spell out: one of each form (the rest differ in the group alone), and the members of the groups that these are of."""
+    seen: dict[tuple[str, bool], Definition] = {}
     exchanges = carried_by("exchange")
     for d in network:
-        alone = d.symbol if d.key.quantity == "mu" else ""
-        seen.setdefault((d.key.quantity, d.key.operation in exchanges, alone), d)
-    return list(seen.values())
+        if d.key.quantity != "mu":
+            seen.setdefault((d.key.quantity, d.key.operation in exchanges), d)
+    used = {name for d in seen.values() for name in d.expr.symbols()}
+    return [d for d in network if d.symbol in used or d in seen.values()]
 
 
 def _network(step: Step, ink: Ink, network: list[Definition]) -> Table:

@@ -20,6 +20,7 @@ from symsim.cost.step_time import STAGE_TIMES, exposed_axes, exposed_of_stage
 from symsim.evaluation.above_peak import above_peak
 from symsim.evaluation.elasticity import elasticities
 from symsim.evaluation.interval import Interval, interval
+from symsim.evaluation.launches import launching, launching_of_step
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.conventions import OWN
 from symsim.inputs.known import TAGS
@@ -53,9 +54,11 @@ AXES = {
     "zero2": "gradients scattered (ZeRO-2)",
     "host": "copies to and from the host",
 }
+LAUNCHES = "waiting for the host's launches"
 WAITING = {"stragglers": "waiting for slower ranks", "lengths": "waiting for the longest rows"}
 ROUNDING = 1e-12
 _COMPARED = ("pp", "group")
+_MOST_CHANGED = 3  # numbers of a system, that are named
 
 
 @dataclass(frozen=True)
@@ -125,9 +128,7 @@ class Step:
     @cached_property
     def launching(self) -> float:
         """Seconds of one micro-batch on the slowest stage in which its kernels wait to be launched by the host."""
-        whole = float(self.stage(self.slowest)["t_stage"])
-        left = whole - sum(k.total for k in self.kernels) - self.exposed(self.slowest)
-        return left if left > 1e-9 * whole else 0.0
+        return launching(self.result, self.slowest)
 
     @cached_property
     def axes(self) -> list[str]:
@@ -186,7 +187,10 @@ class Step:
         named += [_named("reference and further forwards", "t_further")] if of_step("t", "further") in self.result.derivation else []
         step = self.number("t_step")
         # sums that cancel leave a rest of rounding
-        found = ((words, of, name, self.number(name) if abs(self.number(name)) > ROUNDING * step else 0.0) for words, of, name in named)
+        found = [(words, of, name, self.number(name) if abs(self.number(name)) > ROUNDING * step else 0.0) for words, of, name in named]
+        if waits := launching_of_step(self.result):
+            kernels, *others = found
+            found = [(*kernels[:3], kernels[3] - waits), (LAUNCHES, LAUNCHES, "", waits), *others]
         return [Part(words, of, name, time, time / step) for words, of, name, time in found]
 
     def blocks(self, numbers: Mapping[str, Number]) -> dict[str, float]:
@@ -303,7 +307,12 @@ class Step:
 def between(found: Interval) -> str:
     """'80 %: 11.4 s to 13.5 s, most of it from attention': an interval, the kind of numbers that widens it most, and what was never measured."""
     besides = f", besides {KINDS[found.unmeasured]}" if found.unmeasured not in (None, found.most) else ""
-    return f"{100 * found.level:.0f} %: {seconds(found.low)} to {seconds(found.high)}, most of it from {KINDS[found.most]}{besides}"
+    said = f"{100 * found.level:.0f} %: {seconds(found.low)} to {seconds(found.high)}, most of it from {KINDS[found.most]}{besides}"
+    changed = found.standing.changed
+    if not changed:
+        return said
+    more = f" and {len(changed) - _MOST_CHANGED} more" if len(changed) > _MOST_CHANGED else ""
+    return f"{said} (not as {found.standing.near} has: {', '.join(changed[:_MOST_CHANGED])}{more})"
 
 
 def carried(result: Evaluation, axis: str) -> str:

@@ -9,7 +9,7 @@ from symsim.algebra.quantity import BYTE
 from symsim.report.amounts import THIN, human, plain, rate, seconds
 from symsim.report.columns import stroke, table, wrapped
 from symsim.report.kernels import Kernel, achieved
-from symsim.report.step import MEMORY_PARTS, Step, between, stage_seconds, tags
+from symsim.report.step import LAUNCHES, MEMORY_PARTS, Step, between, stage_seconds, tags
 from symsim.report.totals import left_out, ranges, thinned
 
 _MOST = 10  # kernels shown
@@ -90,7 +90,7 @@ def _kernels(step: Step) -> str:
     if len(step.kernels) > _MOST:
         rows.append([f"{len(step.kernels) - _MOST} other kernels", "", seconds(rest), _percent(rest / micro), "", ""])
     exposed = step.exposed(step.slowest)
-    for what, time in (("messages that nothing hides", exposed), ("waiting for the host's launches", step.launching)):
+    for what, time in (("messages that nothing hides", exposed), (LAUNCHES, step.launching)):
         if time > 1e-9 * micro:
             rows.append([what, "", seconds(time), _percent(time / micro), "", ""])
     of = f" of stage {step.slowest}" if step.depth > 1 else ""

@@ -149,7 +149,9 @@ def checked(draw: random.Random, asked: Question, of: Brute) -> list[str]:
     sizes, choices, _ = space_of(asked.asked)
     names, row = one_row(draw, asked, draw.choice([*(a.names for a in sizes), *(c.names for c in choices)]))
     which = draw.randrange(len(names))
-    wrong += _again(found, _fixed(asked, names[which], row[which]), of, names[which], row[which])
+    # what stages have of their own is at its default where there is one stage, but where it is fixed: then of all depths, which are not in the space
+    if names[which] not in asked.asked.framework.staged:
+        wrong += _again(found, _fixed(asked, names[which], row[which]), of, names[which], row[which])
     if asked.allowed:
         name = draw.choice(asked.allowed).split("=")[0]
         wrong += _again(found, _fixed(asked, name, of.fields[name][1][0]), of, name, of.fields[name][1][0])
