@@ -16,13 +16,11 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-from mathematics import drawn, replaced  # noqa: E402
+from cells import narrowed  # noqa: E402
+from mathematics import drawn, parts, replaced  # noqa: E402
 from mkdocs.structure.files import File, Files  # noqa: E402
 
 import symsim  # noqa: E402
-from symsim.algebra.typeset import width  # noqa: E402
-from symsim.report.amounts import unbroken  # noqa: E402
-from symsim.report.html import pieces  # noqa: E402
 
 # pages, and files that pages lead to, by their place in the repository; docs/ itself is the site's root
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "reports/README.md": "reports/README.md"}
@@ -34,12 +32,7 @@ _LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
 _FENCE = re.compile(r"^```(?:math\n(.*?)\n|.*?^)```$", re.MULTILINE | re.DOTALL)
 _FILE_NAME = re.compile(r"^```(\w+) (\S+)$", re.MULTILINE)
 _LONG = 50
-_LONG_PART = 24.0  # em
 _LONG_CODE = re.compile(r"<code>([^<]{32,}</code>)")
-_CELL = re.compile(r"(?<=<td)[^>]*>.*?(?=</td>)|(?<=<th)[^>]*>.*?(?=</th>)", re.DOTALL)
-_TEXT = re.compile(r"(?<=>)[^<]+")
-_LONG_NAME = re.compile(r"[^\s\"]{18,}")
-_PARTED = re.compile(r"<code>([^<]*<wbr>)")
 _PLACE = "symsim-formula-{}-here"
 
 
@@ -79,33 +72,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 def _inline(latex: str) -> str:
     """MathML does not break between lines: a long formula is several, between its terms; of these what a telephone has no room for scrolls."""
-    parts = [latex] if r"\begin" in latex else [part for whole in pieces(latex) for part in pieces(_loosened(whole), _LONG_PART, inside=1)]
-    return " ".join(f'<span class="wide">{drawn(part)}</span>' if len(part) > _LONG else drawn(part) for part in parts)
-
-
-def _loosened(latex: str) -> str:
-    """A long formula with brackets of one height in place of the outermost that stretch, between which no line could end."""
-    start, depth = latex.find(r"\left("), 0
-    if start < 0 or width(latex) <= _LONG_PART:
-        return latex
-    for found in re.finditer(r"\\(left|right)(?![a-z])", latex):
-        depth += 1 if found[1] == "left" else -1
-        if found.start() > start and not depth and latex[found.end()] == ")":
-            return latex[:start] + r"\biggl(" + latex[start + len(r"\left(") : found.start()] + r"\biggr)" + latex[found.end() + 1 :]
-    return latex
-
-
-def _narrow(cell: str) -> str:
-    """A table's cell in which long names break behind their parts, and numbers stay with their units."""
-
-    def text(found: re.Match[str]) -> str:
-        return _LONG_NAME.sub(lambda name: re.sub(r"([_/,]|[.=](?!\d))(?=.)", r"\1<wbr>", name[0]), unbroken(found[0]))
-
-    return _PARTED.sub(r'<code class="parted">\1', _TEXT.sub(text, cell))
+    return " ".join(f'<span class="wide">{drawn(part)}</span>' if len(part) > _LONG else drawn(part) for part in parts(latex))
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
-    html = _CELL.sub(lambda cell: _narrow(cell[0]), html)
+    html = narrowed(html)
     for n, formula in enumerate(page.meta.get("formulas", ())):
         html = html.replace(f"<p>{_PLACE.format(n)}</p>", formula).replace(_PLACE.format(n), formula, 1)
     # names in tables stay whole, commands break
