@@ -484,6 +484,23 @@ def test_what_would_help_can_be_had_by_a_percent() -> None:
     assert 5.5 < max(measured(symbols)) < table.columns[0].share
 
 
+def test_one_more_of_a_unit_is_what_a_difference_gives() -> None:
+    """A gigabyte a second, a hundredth of a share: to three digits of the slope."""
+    asked = ("mixtral-8x7b", "tp=2,sp=true,pp=4,ep=8,etp=1,dp=8,global_batch_size=256")
+    result = symsim.derive(*asked, system="h100-sxm")
+    (table,) = (p for s in report(result, True).sections for p in s.parts if isinstance(p, Table) and p.key == "helps")
+    one_more = {str(row.cells[0]): str(row.cells[4]) for row in table.rows}
+
+    def slope(name: str, now: float, by: float, unit: str) -> float:
+        low, high = (symsim.derive(*asked, system="h100-sxm", overrides={name: f"{now + k * by / 100!r} {unit}".strip()}) for k in (-1, 1))
+        return 50e3 * float(high.value("time.step") - low.value("time.step"))
+
+    for symbol, name, now, by, unit, said in (("B_{2}", "B_2", 50.0, 1.0, "GB/s", "GB/s"), ("HBM", "B_hbm", 3350.0, 1.0, "GB/s", "GB/s")):
+        (found,) = (text for latex, text in one_more.items() if symbol in latex and "eta" not in latex)
+        number, size, last = re.fullmatch(r"\u2212([0-9.]+) (ms|us) a (.*)", found).groups()
+        assert last == said and -float(number) * (1 if size == "ms" else 1e-3) == pytest.approx(slope(name, now, by, unit), rel=6e-3)
+
+
 @pytest.mark.parametrize("strategy", ["tp=4,pp=2", "tp=4,pp=2,micro_batch_size=64", "dp=8", "tp=8,tp_comm_halves=layer,micro_batch_size=2"])
 def test_the_largest_micro_batch_is_what_symsim_ask_finds(strategy: str) -> None:
     """Where no batch is given: upwards, downwards from one that does not fit, none, and even ones alone."""

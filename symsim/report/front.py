@@ -194,14 +194,15 @@ def binds(step: Step, ink: Ink, totals: Totals) -> Table:
 def _messages(step: Step, ink: Ink, totals: Totals) -> list[tuple[str, Spans]]:
     """Those that show most, and why; those with the most bytes, of a micro-batch and of a step, on the rank that has most."""
     said: list[Spans] = []
-    for wanted, when in (("microbatch", " in {calls:,} calls of a {phase}"), ("step", " a step")):
+    for wanted, when in (("microbatch", " a micro-batch, in {calls:,} calls of its {phase} of {each} on average"), ("step", " a step")):
         of = [m for m in totals.messages[totals.busiest] if m[3] == wanted]
         if not of:
             continue
         phase, op, axis, _, group, calls, sent, received = max(of, key=lambda m: max(m[6:]))
         over: Span = ink.math(group) if group.symbols() else Code(axis)
-        often = when.format(calls=calls, phase=phase)
-        said.append(spans(f"{COLLECTIVES[op].said} over ", over, f", {human(max(sent, received), BYTE)}{often}"))
+        most = max(sent, received)
+        often = when.format(calls=calls, phase=phase, each=human(most / calls, BYTE))
+        said.append(spans(f"{COLLECTIVES[op].said} over ", over, f", {human(most, BYTE)}{often}"))
     shown = most_shown(step)
     return [("its messages", spans(*shown, *[" Most bytes: " if shown else "most bytes: "], *joined(said, "; "), "."))] if said else []
 
@@ -212,6 +213,10 @@ def _hidden(step: Step) -> str:
     (kernels,) = (p.share for p in step.parts if p.definition == "t_compute")
     beside = kernels + messages - 1
     return " What runs beside messages that take longer is counted as kernels." if beside > _WAITS else ""
+
+
+# what of a number of the machine is one more
+_UNITS = {"byte/s": ("GB/s", 1e9), "FLOP/s": ("TFLOP/s", 1e12), "s": ("us", 1e-6)}
 
 
 def helps(step: Step, ink: Ink) -> Table:
@@ -226,14 +231,26 @@ def helps(step: Step, ink: Ink) -> Table:
     others = sorted((n for n in found if n not in asked and abs(found[n]) > _LEAST and domain(n) != "positive integer"), key=lambda n: -abs(found[n]))
     chosen = sorted([*asked, *others[: max(0, _MOST - len(asked))]], key=lambda n: -abs(found[n]))
     changes = {n: signed_percent(found[n] / 100, 3) for n in chosen}
-    rows = tuple(Row((Math(symbol_latex(n, ink.names)), meaning(step.system, n), _amount(n, values[n]), changes[n])) for n in chosen)
+    slopes = {n: found[n] * float(step.result.step_numbers["t_step"]) / float(values[n]) for n in chosen}
+    rows = tuple(
+        Row((Math(symbol_latex(n, ink.names)), meaning(step.system, n), _amount(n, values[n]), changes[n], _one_more(n, slopes[n]))) for n in chosen
+    )
     symbols = room_for(rows, 5.5)
-    columns = (Column("number", symbols, names=True), Column("is", 41 - symbols), Column("value", 8, True), Column("step", 5, True))
+    numbers = (Column("value", 7.2, True), Column("1\u2009% more", 4.8, True), Column("one more", 9.8, True))
+    columns = (Column("number", symbols, names=True), Column("is", 32.2 - symbols), *numbers)
     said: list[Span] = [
-        "What would help: the change of the step for one percent more of a number of the machine, the others kept.",
+        "What would help: the change of the step for 1\u2009% more of a number of the machine, or for one more of its unit.",
         Ref("How far it may be off", " Section {} has how well they are known."),
     ]
     return Table(spans(*said), columns, rows, key="helps")
+
+
+def _one_more(name: str, slope: float) -> str:
+    """What a unit more of a number of the machine changes the step by. slope: seconds of the step for one of it."""
+    unit, size = _UNITS.get(entry(name).unit, ("0.01", 0.01))
+    change = slope * size
+    sign = "\u2212" if change < 0 else "+" if change else ""
+    return f"{sign}{seconds(float(f'{abs(change):.3g}'))} a {unit}"
 
 
 def _amount(name: str, value: object) -> str:
