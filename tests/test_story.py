@@ -489,16 +489,19 @@ def test_one_more_of_a_unit_is_what_a_difference_gives() -> None:
     asked = ("mixtral-8x7b", "tp=2,sp=true,pp=4,ep=8,etp=1,dp=8,global_batch_size=256")
     result = symsim.derive(*asked, system="h100-sxm")
     (table,) = (p for s in report(result, True).sections for p in s.parts if isinstance(p, Table) and p.key == "helps")
-    one_more = {str(row.cells[0]): str(row.cells[4]) for row in table.rows}
-
-    def slope(name: str, now: float, by: float, unit: str) -> float:
-        low, high = (symsim.derive(*asked, system="h100-sxm", overrides={name: f"{now + k * by / 100!r} {unit}".strip()}) for k in (-1, 1))
-        return 50e3 * float(high.value("time.step") - low.value("time.step"))
-
-    for symbol, name, now, by, unit, said in (("B_{2}", "B_2", 50.0, 1.0, "GB/s", "GB/s"), ("HBM", "B_hbm", 3350.0, 1.0, "GB/s", "GB/s")):
-        (found,) = (text for latex, text in one_more.items() if symbol in latex and "eta" not in latex)
-        number, size, last = re.fullmatch(r"\u2212([0-9.]+) (ms|us) a (.*)", found).groups()
-        assert last == said and -float(number) * (1 if size == "ms" else 1e-3) == pytest.approx(slope(name, now, by, unit), rel=6e-3)
+    rows = {str(row.cells[0]): (str(row.cells[2]), str(row.cells[4])) for row in table.rows}
+    for text, name, now, unit in (("B_{2}", "B_2", 50.0, "GB/s"), ("HBM", "B_hbm", 3350.0, "GB/s"), (r"\Phi", "Phi_bf16", 989.4, "TFLOP/s")):
+        ((value, found),) = (cells for symbol, cells in rows.items() if text in symbol and "eta" not in symbol)
+        assert value == f"{now:.4g} {unit}"
+        low, high = (symsim.derive(*asked, system="h100-sxm", overrides={name: f"{now + by!r} {unit}"}) for by in (-0.01, 0.01))
+        number, size = re.fullmatch(r"\u2212([0-9.]+) (ms|us)", found).groups()
+        slope = float(high.value("time.step") - low.value("time.step")) / 0.02
+        assert -float(number) * {"ms": 1e-3, "us": 1e-6}[size] == pytest.approx(slope, rel=6e-3), name
+    share = next(cells for symbol, cells in rows.items() if "eta" in symbol)
+    assert share[0].endswith("\u2009%") and share[1].startswith("\u2212")
+    tiers = [str(row.cells[1]) for row in table.rows if "tier" in str(row.cells[1])]
+    ends = [text[text.find(" (") :] for text in tiers if text.endswith(")")]
+    assert len(tiers) > len(ends) == len(set(ends)) > 0  # what a tier is called is said once
 
 
 @pytest.mark.parametrize("strategy", ["tp=4,pp=2", "tp=4,pp=2,micro_batch_size=64", "dp=8", "tp=8,tp_comm_halves=layer,micro_batch_size=2"])
