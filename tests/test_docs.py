@@ -19,6 +19,7 @@ from schedule_cases import equal_stages, refused, sizes
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs/site"))
 
+import cells
 import guide
 import mathematics
 import pycon
@@ -304,6 +305,28 @@ def test_lines_of_a_formula_are_lines_of_the_site() -> None:
     made = mathematics.drawn("\\begin{aligned}\n\\max\\Bigl(\n&a, b \\\\\n&c\\Bigr)\n\\end{aligned}")
     tree = ElementTree.fromstring(made)
     assert [["".join(cell.itertext()) for cell in row] for row in tree[0]] == [["max(", "a,b"], ["", "c)"]]
+
+
+def test_a_long_formula_ends_its_lines_between_terms_and_inside_of_brackets() -> None:
+    """In the tables of the site; a short one stays whole, and nothing of any is lost."""
+    short, terms = r"\max(a, b) + c", " + ".join(rf"A_{{\mathrm{{name\_{n}}}}}" for n in "abcdefgh")
+    assert mathematics.parts(short) == [short]
+    assert mathematics.parts(f"A = {terms}")[:3] == ["A =", r"A_{\mathrm{name\_a}}", r"+ A_{\mathrm{name\_b}}"]
+    assert mathematics.parts(rf"\max({terms}, x)")[-2:] == [r"+ A_{\mathrm{name\_h}},", "x)"]
+    loosened = mathematics.parts(rf"t = \max\left({terms}, \frac{{a, b}}{{2}} + \left(c - d\right)\right)")
+    assert loosened[1].startswith(r"\max\biggl(A") and loosened[-1] == r"+ \left(c - d\right)\biggr)"
+    for part in loosened:
+        mathematics.drawn(part)
+
+
+def test_a_cell_breaks_long_names_behind_their_parts() -> None:
+    made = cells.narrowed(
+        "<td><code>tensor_model_parallel_size</code></td><td>overlap_grad_reduce=true, 3.5 s</td><p><code>tensor_model_parallel_size</code></p>"
+    )
+    assert made.startswith('<td><code class="parted">tensor_<wbr>model_<wbr>parallel_<wbr>size</code></td>')
+    assert "<td>overlap_<wbr>grad_<wbr>reduce=<wbr>true, 3.5\u202fs</td>" in made and made.endswith("<p><code>tensor_model_parallel_size</code></p>")
+    for short in ("<td><code>num_microbatches</code></td>", "<td>llama3.1-8b</td>", "<td>micro_batch_size=2</td>".replace("_size", "")):
+        assert cells.narrowed(short) == short
 
 
 def test_pictures() -> None:

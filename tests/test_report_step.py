@@ -262,6 +262,17 @@ def test_formulas_fit_their_line_and_a_section_a_page(case: str) -> None:
             assert width(equation.left) + width("=") + width(line) <= LINE, line
 
 
+def test_maxima_over_many_kinds_fit_their_line() -> None:
+    """Nine moments of four kinds of layers, on paper beside the number of the equation."""
+    found = report(derive_named("gemma-3n-e4b", "fusion=eager,zero=3,dp=8,recompute=full", system="h100-sxm"))
+    equations = [e for s in found.sections for p in s.parts if isinstance(p, Equations) for e in p.equations]
+    over = [e for e in equations if any(r"\max_{k" in line for line in e.lines)]
+    assert len(over) >= 3
+    for equation in over:
+        for line in equation.lines:
+            assert width(equation.left) + width("=") + width(line) <= LINE, line
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_printed_is_the_formula(case: str) -> None:
     book = made(case).derivation.definitions.values()

@@ -484,6 +484,29 @@ def test_what_would_help_can_be_had_by_a_percent() -> None:
     assert 5.5 < max(measured(symbols)) < table.columns[0].share
 
 
+def test_one_more_of_a_unit_is_what_a_difference_gives() -> None:
+    """A gigabyte a second, a hundredth of a share: to three digits of the slope."""
+    asked = ("mixtral-8x7b", "tp=2,sp=true,pp=4,ep=8,etp=1,dp=8,global_batch_size=256")
+    result = symsim.derive(*asked, system="h100-sxm")
+    (table,) = (p for s in report(result, True).sections for p in s.parts if isinstance(p, Table) and p.key == "helps")
+    rows = {str(row.cells[0]): (str(row.cells[2]), str(row.cells[4])) for row in table.rows}
+    for text, name, now, unit in (("B_{2}", "B_2", 50.0, "GB/s"), ("HBM", "B_hbm", 3350.0, "GB/s"), (r"\Phi", "Phi_bf16", 989.4, "TFLOP/s")):
+        ((value, found),) = (cells for symbol, cells in rows.items() if text in symbol and "eta" not in symbol)
+        assert value == f"{now:.4g} {unit}"
+        low, high = (symsim.derive(*asked, system="h100-sxm", overrides={name: f"{now + by!r} {unit}"}) for by in (-0.01, 0.01))
+        number, size = re.fullmatch(r"\u2212([0-9.]+) (ms|us)", found).groups()
+        slope = float(high.value("time.step") - low.value("time.step")) / 0.02
+        assert -float(number) * {"ms": 1e-3, "us": 1e-6}[size] == pytest.approx(slope, rel=6e-3), name
+    share = next(cells for symbol, cells in rows.items() if "eta" in symbol)
+    assert share[0].endswith("\u2009%") and share[1].startswith("\u2212")
+    assert front._once(["B_2 (between)", "share of it (between)", "B_1 (inside)", "B_hbm"]) == [
+        "B_2 (between)",
+        "share of it",
+        "B_1 (inside)",
+        "B_hbm",
+    ]
+
+
 @pytest.mark.parametrize("strategy", ["tp=4,pp=2", "tp=4,pp=2,micro_batch_size=64", "dp=8", "tp=8,tp_comm_halves=layer,micro_batch_size=2"])
 def test_the_largest_micro_batch_is_what_symsim_ask_finds(strategy: str) -> None:
     """Where no batch is given: upwards, downwards from one that does not fit, none, and even ones alone."""

@@ -16,7 +16,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-from mathematics import drawn, replaced  # noqa: E402
+from cells import narrowed  # noqa: E402
+from mathematics import drawn, parts, replaced  # noqa: E402
 from mkdocs.structure.files import File, Files  # noqa: E402
 
 import symsim  # noqa: E402
@@ -70,11 +71,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def _inline(latex: str) -> str:
-    """MathML does not break between lines: what a telephone has no room for scrolls."""
-    return f'<span class="wide">{drawn(latex)}</span>' if len(latex) > _LONG else drawn(latex)
+    """MathML does not break between lines: a long formula is several, between its terms; of these what a telephone has no room for scrolls."""
+    return " ".join(f'<span class="wide">{drawn(part)}</span>' if len(part) > _LONG else drawn(part) for part in parts(latex))
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
+    html = narrowed(html)
     for n, formula in enumerate(page.meta.get("formulas", ())):
         html = html.replace(f"<p>{_PLACE.format(n)}</p>", formula).replace(_PLACE.format(n), formula, 1)
     # names in tables stay whole, commands break

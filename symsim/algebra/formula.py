@@ -7,10 +7,11 @@ with the definitions it stands on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from symsim.algebra.expr import ONE, Expr, Number, expr
@@ -273,6 +274,9 @@ class Derivation:
     """Definitions in the order in which they were made; every name is defined once."""
 
     definitions: dict[str, Definition] = field(default_factory=dict)
+    # of so many of them, by their quantity
+    _sorted: int = field(default=0, init=False, repr=False, compare=False)
+    _by_quantity: dict[str, list[Definition]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def define(
         self,
@@ -315,8 +319,16 @@ class Derivation:
 
     def keys(self, *quantities: str, **fields: object) -> list[Key]:
         """Of what there are such definitions."""
-        found = (d.key for d in self.definitions.values() if not quantities or d.key.quantity in quantities)
-        return [k for k in found if all(getattr(k, name) == value for name, value in fields.items())]
+        return self.matching(quantities, fields.items())
+
+    def matching(self, quantities: tuple[str, ...], fields: Iterable[tuple[str, object]]) -> list[Key]:
+        """As `keys`; nobody is told."""
+        for made in islice(self.definitions.values(), self._sorted, None):
+            self._by_quantity.setdefault(made.key.quantity, []).append(made)
+        self._sorted = len(self.definitions)
+        some = self._by_quantity.get(quantities[0], ()) if len(quantities) == 1 else self.definitions.values()
+        there = (d.key for d in some if not quantities or d.key.quantity in quantities)
+        return [k for k in there if all(getattr(k, name) == value for name, value in fields)]
 
     def formula(self, name: str) -> Formula:
         """The named result with everything it stands on, in order of definition."""

@@ -60,7 +60,8 @@ def kind_of(word: str) -> str:
 
 def as_named(text: str) -> str:
     """A name in which kinds stand as the user named them: of a formula that is printed."""
-    return re.sub(_MARK + SPELT, lambda found: in_words(found[0]), text).replace("__", "_")
+    marked = re.sub(_MARK + SPELT, lambda found: in_words(found[0]), text) if _MARK in text else text
+    return marked.replace("__", "_")
 
 
 def in_words(block: str) -> str:

@@ -33,6 +33,10 @@ class Unit:
         return self * Unit(tuple((b, -p) for b, p in other.powers))
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         top = "·".join(b if p == 1 else f"{b}^{p}" for b, p in self.powers if p > 0) or "1"
         bottom = "·".join(b if p == -1 else f"{b}^{-p}" for b, p in self.powers if p < 0)
         return f"{top}/{bottom}" if bottom else top

@@ -17,22 +17,23 @@ class Substitutions:
     """Values that were put into expressions: what derivations of one model have alike is written once."""
 
     def __init__(self) -> None:
-        self._symbols: dict[Expr, tuple[str, ...]] = {}
-        self._made: dict[Hashable, Expr] = {}
+        # of a body its symbols, and by their values what they made of it
+        self._made: dict[Expr, tuple[tuple[str, ...], dict[Hashable, Expr]]] = {}
 
     def of(self, body: Expr, values: Callable[[str], Expr | Number | None]) -> Expr:
         """The body with these in place of its symbols; one without a value stays."""
-        names = self._symbols.get(body)
-        if names is None:
-            names = self._symbols[body] = tuple(sorted(body.symbols()))
-        found = [values(name) for name in names]
-        if not any(value is not None for value in found):
+        own = self._made.get(body)
+        if own is None:
+            own = self._made[body] = tuple(sorted(body.symbols())), {}
+        names, before = own
+        found = [*map(values, names)]
+        if all(value is None for value in found):
             return body
         # 2.0 is 2, and not as exact
-        key = (body, *found, *map(type, found))
-        made = self._made.get(key)
+        key = (*found, *map(type, found))
+        made = before.get(key)
         if made is None:
-            made = self._made[key] = body.substitute({name: value for name, value in zip(names, found) if value is not None})
+            made = before[key] = body.substitute({name: value for name, value in zip(names, found) if value is not None})
         return made
 
 

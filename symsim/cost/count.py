@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from symsim.algebra.expr import ONE, ZERO, Expr, expr, minimum, product, symbol
 from symsim.algebra.formula import Derivation
@@ -42,6 +43,7 @@ class Counted:
     ops: dict[str, list[tuple[int, str]]]
 
 
+@cache
 def label(text: str) -> str:
     """Text as an upright subscript; underscores stay as many as the user's name has, since names differ in them."""
     return r"\mathrm{" + re.sub(r"_*\W[_\W]*|_", r"\\_", as_named(text)).strip("\\_") + "}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from symsim.algebra.expr import ONE, ZERO, Expr
+from symsim.algebra.expr import ONE, ZERO, Expr, summed
 from symsim.cost import linear_loss, stored
 from symsim.cost.count import counted_parameters
 from symsim.ir.block import NARROW, WIDTHS, Op
@@ -94,7 +94,13 @@ def worst(moments: Iterable[Moment]) -> list[Moment]:
 
 def _covers(one: Expr, other: Expr) -> bool:
     """Whether no coefficient of `one` is below that of `other`."""
-    return all(one.terms.get(m, 0) >= c for m, c in other.terms.items()) and all(c >= 0 or m in other.terms for m, c in one.terms.items())
+    ours, theirs = one.terms, other.terms
+    for monomial, coefficient in theirs.items():
+        own = ours.get(monomial, 0)
+        # fractions compare slowly
+        if own is not coefficient and own < coefficient:
+            return False
+    return all(monomial in theirs or coefficient >= 0 for monomial, coefficient in ours.items())
 
 
 class _Walk:
@@ -151,9 +157,9 @@ class _Walk:
                 else:
                     live.setdefault(root, self.size(root))
             if isinstance(op.attrs, LinearCrossEntropy) and op.attrs.adds:
-                moments += [Moment(*held) for held in linear_loss.forward_in_turn(self.placed.block, op, _sum(live.values()), self.size)]
+                moments += [Moment(*held) for held in linear_loss.forward_in_turn(self.placed.block, op, summed(live.values()), self.size)]
             elif not op.is_view:
-                moments.append(Moment(op.name, _sum(live.values()) + stored.beside_forward(self.placed, op)))
+                moments.append(Moment(op.name, summed(live.values()) + stored.beside_forward(self.placed, op)))
             for root in [r for r in live if self.last_read.get(r, -1) <= index and r not in stay]:
                 if root in kept:
                     live[root] = kept[root]
@@ -230,7 +236,7 @@ class _Backward:
         placed = self.remembered.placed
         read = {t for op in self.block.ops[:index] for t in op.inputs}
         for tensor in (t for t in counted_parameters(placed) if t.gradient and t.name in self.block.ops[index].inputs and t.name not in read):
-            held = _sum((*self.live.values(), *self.gradients.values())) + updated(elements(placed, tensor.name))
+            held = summed((*self.live.values(), *self.gradients.values())) + updated(elements(placed, tensor.name))
             self.found.append(Moment(f"{self.block.ops[index].name}, update", held, self.of_parameters, self.walk.gradient(tensor.name)))
 
     def _weight_gradients(self, index: int) -> None:
@@ -240,14 +246,14 @@ class _Backward:
             del self.waiting[later]
 
     def _gathered_again(self, op: Op) -> Expr:
-        return _sum(self.walk.size(t) for t in dict.fromkeys(op.saves) if self._kept_as(t) != t)
+        return summed(self.walk.size(t) for t in dict.fromkeys(op.saves) if self._kept_as(t) != t)
 
     def _kept_as(self, name: str) -> str:
         return kept_as(self.remembered.placed, name, self.keep_gathered)
 
     def _note(self, kernel: str, extra: Expr = ZERO, latest: Expr = ZERO) -> None:
         held = [*self.live.values(), *self.gradients.values(), *(n for sizes in self.waiting.values() for n in sizes.values())]
-        self.found.append(Moment(kernel, _sum(held) + extra, self.of_parameters + latest, latest))
+        self.found.append(Moment(kernel, summed(held) + extra, self.of_parameters + latest, latest))
 
     def _rebuild(self, index: int) -> None:
         """Run forward again for the recomputed run of operations that made what this one needs."""
@@ -260,7 +266,7 @@ class _Backward:
         self.rebuilt |= run
         wanted = {r for i in range(index + 1) for r in self.needs[i] if r not in self.live and self.makers.get(r) in run}
         again = {r: self.walk.size(r) for r in wanted}
-        base = _sum(self.gradients.values())
+        base = summed(self.gradients.values())
         passing = set(self.live) - self._needed(index + 1)
         staying = {r: size for r, size in {**self.live, **again}.items() if r not in passing}
         for moment in self.walk.forward(sorted(run), staying, (), self.live, passing):
@@ -311,16 +317,16 @@ class _Backward:
                 continue
             made = {t: walk.gradient(t) for t in kernel.writes if self.block.tensors[t].kind == "activation"}
             made |= {t: walk.gradient(t) for t in op.inputs if t in self.statistics}
-            latest = _sum(walk.gradient(t) for t in kernel.writes if self.block.tensors[t].kind == "parameter")
+            latest = summed(walk.gradient(t) for t in kernel.writes if self.block.tensors[t].kind == "parameter")
             if (linear and self.into_main_gradient) or (isinstance(op.attrs, LinearCrossEntropy) and op.attrs.adds):
                 latest = ZERO
             for name in self._become_gradients(op, made):
                 self.live.pop(name, None)
-            self._note(f"{op.name}, {kernel.label}", _sum(made.values()) + gathered + _inside(self, op, kernel.label), latest)
+            self._note(f"{op.name}, {kernel.label}", summed(made.values()) + gathered + _inside(self, op, kernel.label), latest)
             if kernel.label == "wgrad" and op.kind in PRODUCTS and op.of(Projection).pieces != ONE:
                 # the first sum of two pieces' gradients lies beside both (torch autograd input_buffer.cpp, which adds where it may from then on)
-                gone = 2 / op.of(Projection).pieces * _sum(self.gradients[t] for t in arrived)
-                self._note(f"{op.name}, sum of pieces", _sum(made.values()) + 2 * latest - gone, latest)
+                gone = 2 / op.of(Projection).pieces * summed(self.gradients[t] for t in arrived)
+                self._note(f"{op.name}, sum of pieces", summed(made.values()) + 2 * latest - gone, latest)
             self.of_parameters, of_op = self.of_parameters + latest, of_op + latest
             twice += [name for name in made if name in self.gradients]
             for name, size in made.items():
@@ -335,8 +341,8 @@ class _Backward:
             return
         self.summed |= set(first)
         needed = self._needed(index)
-        gone = _sum(self.gradients[t] for t in arrived) + _sum(size for root, size in self.live.items() if root not in needed)
-        held = _sum((*self.live.values(), *self.gradients.values())) + 2 * _sum(self.walk.gradient(t) for t in first)
+        gone = summed(self.gradients[t] for t in arrived) + summed(size for root, size in self.live.items() if root not in needed)
+        held = summed((*self.live.values(), *self.gradients.values())) + 2 * summed(self.walk.gradient(t) for t in first)
         self.found.append(Moment(f"{op.name}, sum", held - gone, self.of_parameters, latest))
 
     def _share(self, added: Iterable[str], arrived: list[str]) -> None:
@@ -394,7 +400,7 @@ def _inside(backward: _Backward, op: Op, label: str) -> Expr:
     if isinstance(op.attrs, LinearCrossEntropy):
         return linear_loss.beside_backward(backward.walk.placed, op)
     if isinstance(op.attrs, CrossEntropy):
-        return _sum(backward.walk.size(t) for t in op.attrs.inside)
+        return summed(backward.walk.size(t) for t in op.attrs.inside)
     return _between(backward, op) if backward.op_by_op else ZERO
 
 
@@ -405,12 +411,5 @@ def _between(backward: _Backward, op: Op) -> Expr:
     whole = walk.gradient(op.outputs[0])
     tensors = walk.placed.block.tensors
     result = set(tensors[op.outputs[0]].dims)
-    summed = [t for t in op.inputs if row.keeps == "partners" and tensors[t].gradient and set(tensors[t].dims) < result]
-    return (row.between + len(summed)) * whole
-
-
-def _sum(sizes: Iterable[Expr]) -> Expr:
-    result = ZERO
-    for size in sizes:
-        result = result + size
-    return result
+    repeated = [t for t in op.inputs if row.keeps == "partners" and tensors[t].gradient and set(tensors[t].dims) < result]
+    return (row.between + len(repeated)) * whole

@@ -14,7 +14,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, wraps
-from itertools import islice
 from typing import Any, ParamSpec, TypeVar, cast
 
 from symsim.algebra.expr import Expr
@@ -97,8 +96,6 @@ class _Book(Derivation):
     def __init__(self, memory: "Memory"):
         super().__init__()
         self._memory = memory
-        # of so many definitions, by their quantity
-        self._sorted, self._by_quantity = 0, dict[str, list[Definition]]()
 
     def keep(self, made: Definition) -> None:
         made = self._memory.one_of(made)
@@ -140,15 +137,6 @@ class _Book(Derivation):
         if self._memory.pass_ is not None:
             self._memory.pass_.keys(quantities, tuple(fields.items()))
         return self.matching(quantities, fields.items())
-
-    def matching(self, quantities: tuple[str, ...], fields: Iterable[tuple[str, object]]) -> list[Key]:
-        """As `keys`; nobody is told."""
-        for made in islice(self.definitions.values(), self._sorted, None):
-            self._by_quantity.setdefault(made.key.quantity, []).append(made)
-        self._sorted = len(self.definitions)
-        some = self._by_quantity.get(quantities[0], ()) if len(quantities) == 1 else self.definitions.values()
-        there = (d.key for d in some if not quantities or d.key.quantity in quantities)
-        return [k for k in there if all(getattr(k, name) == value for name, value in fields)]
 
 
 class _Pass:

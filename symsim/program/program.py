@@ -129,10 +129,11 @@ class Program:
     def points(self, mask: int) -> int:
         found = self._points.get(mask)
         if found is None:
-            found = 1
-            for axis, size in enumerate(self.sizes):
-                if mask >> axis & 1:
-                    found *= size
+            found, left = 1, mask
+            while left:
+                lowest = left & -left
+                found *= self.sizes[lowest.bit_length() - 1]
+                left ^= lowest
             self._points[mask] = found
         return found
 
@@ -294,22 +295,25 @@ class Program:
         if len(parts) == 2:
             return join(*parts)
         left: dict[int, Part] = {}
+        # of those that are left the masks, and over how many points they are
+        sizes: dict[int, tuple[int, int]] = {}
         pairs: list[tuple[int, int, int, int]] = []
-        position = count()
+        position, known = count(), self._points
 
         def put(part: Part) -> None:
             own, mask = next(position), part[0].mask
-            points, many = self.points, self.points(mask)
-            for k, other in left.items():
-                with_it = other[0].mask
-                heappush(pairs, (points(with_it | mask), -min(points(with_it), many), k, own))
-            left[own] = part
+            many = self.points(mask)
+            for k, (with_it, points) in sizes.items():
+                both = with_it | mask
+                heappush(pairs, (known.get(both) or self.points(both), -points if points < many else -many, k, own))
+            left[own], sizes[own] = part, (mask, many)
 
         for part in parts:
             put(part)
         while len(left) > 1:
             *_, i, j = heappop(pairs)
             if i in left and j in left:
+                del sizes[i], sizes[j]
                 put(join(left.pop(i), left.pop(j)))
         (found,) = left.values()
         return found

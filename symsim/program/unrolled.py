@@ -301,8 +301,10 @@ class _Unroller:
                         self._instance(name, place, title)
 
     def _instance(self, name: str, at: int, section: str) -> None:
-        made = self._stage.made.get(str(self._stage.at(name, at)))
-        if made is not None:
+        found = self._stage.at(name, at)
+        if not found.is_constant:
+            (own,) = found.symbols()
+            made = self._stage.made[own]
             self.add(made.symbol, made.expr, partial(_step, made, meaning=made.meaning.replace(f"stage {at}: ", ""), section=section))
 
     def _contents(self, held: Holdings) -> str:

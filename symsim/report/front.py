@@ -10,7 +10,7 @@ from symsim.evaluation.run import run_of
 from symsim.inputs.system import quantities, symbol_values
 from symsim.ir.collectives import COLLECTIVES
 from symsim.report import choices, question, resources
-from symsim.report.amounts import exact, human, percent, plain, rate, seconds, signed_percent, whole
+from symsim.report.amounts import exact, four, human, percent, plain, rate, seconds, signed_percent, whole
 from symsim.report.document import (
     Bar,
     Cell,
@@ -194,7 +194,7 @@ def binds(step: Step, ink: Ink, totals: Totals) -> Table:
 def _messages(step: Step, ink: Ink, totals: Totals) -> list[tuple[str, Spans]]:
     """Those that show most, and why; those with the most bytes, of a micro-batch and of a step, on the rank that has most."""
     said: list[Spans] = []
-    for wanted, when in (("microbatch", " in {calls:,} calls of a {phase}"), ("step", " a step")):
+    for wanted, when in (("microbatch", " in all {calls:,} calls of a {phase}"), ("step", " a step")):
         of = [m for m in totals.messages[totals.busiest] if m[3] == wanted]
         if not of:
             continue
@@ -214,6 +214,10 @@ def _hidden(step: Step) -> str:
     return " What runs beside messages that take longer is counted as kernels." if beside > _WAITS else ""
 
 
+# what of a number of the machine is one more
+_UNITS = {"byte/s": (1e9, " GB/s"), "FLOP/s": (1e12, " TFLOP/s"), "s": (1e-6, " us")}
+
+
 def helps(step: Step, ink: Ink) -> Table:
     """By how much the step changes with a percent more of each number of the machine, and with other choices."""
     values = symbol_values(step.system, step.result.strategy)
@@ -226,17 +230,39 @@ def helps(step: Step, ink: Ink) -> Table:
     others = sorted((n for n in found if n not in asked and abs(found[n]) > _LEAST and domain(n) != "positive integer"), key=lambda n: -abs(found[n]))
     chosen = sorted([*asked, *others[: max(0, _MOST - len(asked))]], key=lambda n: -abs(found[n]))
     changes = {n: signed_percent(found[n] / 100, 3) for n in chosen}
-    rows = tuple(Row((Math(symbol_latex(n, ink.names)), meaning(step.system, n), _amount(n, values[n]), changes[n])) for n in chosen)
+    units = {n: _unit(n, meaning(step.system, n)) for n in chosen}
+    slopes = {n: found[n] * float(step.result.step_numbers["t_step"]) / float(values[n]) for n in chosen}
+    cells = ((_amount(values[n], units[n]), changes[n], _one_more(slopes[n], units[n])) for n in chosen)
+    words = _once([meaning(step.system, n) for n in chosen])
+    rows = tuple(Row((Math(symbol_latex(n, ink.names)), said, *own)) for n, said, own in zip(chosen, words, cells))
     symbols = room_for(rows, 5.5)
-    columns = (Column("number", symbols, names=True), Column("is", 41 - symbols), Column("value", 8, True), Column("step", 5, True))
+    numbers = (Column("value", 6.8, True), Column("1\u2009% more", 4, True), Column("one more", 4.2, True))
+    columns = (Column("number", symbols, names=True), Column("is", 40.5 - symbols), *numbers)
     said: list[Span] = [
-        "What would help: the change of the step for one percent more of a number of the machine, the others kept.",
+        "What would help: the change of the step for 1\u2009% more of a number, or for one more in its unit.",
         Ref("How far it may be off", " Section {} has how well they are known."),
     ]
     return Table(spans(*said), columns, rows, key="helps")
 
 
-def _amount(name: str, value: object) -> str:
-    unit = entry(name).unit
-    number = float(value)  # type: ignore[arg-type]
-    return rate(number, unit.replace("byte", "B")) if unit in ("FLOP/s", "byte/s") else seconds(number) if unit == "s" else plain(number)
+def _once(texts: list[str]) -> list[str]:
+    """What a tier is called stands behind the first of its numbers."""
+    ends = [text[text.find(" (") :] if text.endswith(")") else "" for text in texts]
+    return [text.removesuffix(end) if end and end in ends[:k] else text for k, (text, end) in enumerate(zip(texts, ends))]
+
+
+def _one_more(slope: float, unit: tuple[float, str]) -> str:
+    """What one more of a unit changes the step by, to three digits. slope: seconds of the step for one of the number's own."""
+    change = slope * unit[0]
+    sign = "\u2212" if change < 0 else "+" if change else ""
+    return f"{sign}{seconds(float(f'{abs(change):.3g}'))}" if unit[0] else ""
+
+
+def _amount(value: object, unit: tuple[float, str]) -> str:
+    return f"{four(float(value) / unit[0])}{unit[1]}" if unit[0] else plain(float(value))  # type: ignore[arg-type]
+
+
+def _unit(name: str, said: str) -> tuple[float, str]:
+    """Of what one more is spoken of, and its word: of a share a hundredth; 0 where a number has no unit. said: what it is."""
+    share = domain(name) == "share" or said.startswith("share of")
+    return _UNITS.get(entry(name).unit, (0.01, "\u2009%") if share else (0.0, ""))

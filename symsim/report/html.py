@@ -20,9 +20,9 @@ from symsim.report.templating import template
 # where the section that answers goes; text of a report is escaped, and cannot hold it
 _LIVE = Markup("<!-- what answers -->")
 _UNBROKEN = 12.0  # em of a formula in a cell that stays in one piece
-_OPENING, _CLOSING = ("{", "(", r"\lceil", r"\lfloor", r"\left"), ("}", ")", r"\rceil", r"\rfloor", r"\right")
+_OPENING, _CLOSING = ("{", r"\lceil", r"\lfloor", r"\left"), ("}", r"\rceil", r"\rfloor", r"\right")
 _AROUND = re.compile(r"([ ,.]*)(.*?)([ ,.]*)")  # what of a reference leads nowhere
-_BREAKS = re.compile(r"\\(?:left|right)(?![a-z])| = | \+ | - | \\to |\\[lr](?:ceil|floor)|[{}()]")
+_BREAKS = re.compile(r"\\(?:left|right)(?![a-z])| = | \+ | - | \\to |, |\\[lr](?:ceil|floor)|[{}()]")
 
 
 def render(report: Report, live: Callable[[], str] | None = None) -> str:
@@ -67,18 +67,24 @@ def math(latex: str) -> Markup:
     return Markup(mathml(lettered_math(latex)))
 
 
-def pieces(latex: str) -> list[str]:
-    """A formula too long for a table's cell, cut where a line of text may break: behind = and before + - and an arrow, outside brackets."""
-    if width(latex) <= _UNBROKEN:
+def pieces(latex: str, longest: float = _UNBROKEN, inside: int = 0) -> list[str]:
+    """A formula too long for a table's cell, cut where a line of text may break: behind = and before + - and an arrow, outside brackets, or
+    within so many round ones, there behind commas too."""
+    if width(latex) <= longest:
         return [latex]
-    made, depth, start = [], 0, 0
+    made, round_, others, start = [], 0, 0, 0
     for found in _BREAKS.finditer(latex):
         token, at = found[0], found.start()
-        depth += (token in _OPENING) - (token in _CLOSING)
-        if depth == 0 and token == " = ":
-            made.append(latex[start : at + 2])
-            start = at + 3
-        elif depth == 0 and token in (" + ", " - ", r" \to "):
+        if token in "()":
+            round_ += 1 if token == "(" else -1
+        else:
+            others += (token in _OPENING) - (token in _CLOSING)
+        if others or round_ > inside:
+            continue
+        if token == " = " or (token == ", " and round_):
+            made.append(latex[start : at + len(token) - 1])
+            start = at + len(token)
+        elif token in (" + ", " - ", r" \to "):
             made.append(latex[start:at])
             start = at + 1
     return [*made, latex[start:]]

@@ -164,7 +164,8 @@ def _defined(result: Evaluation, ink: Ink, name: str) -> Row:
     if key.quantity == "W" and key.block:
         # not the list of kernels that the maximum goes over
         meaning = f"{in_words(key.block)}: bytes at the worst kernel of {key.phase}"
-    return Row((ink.symbol(name), worded(meaning), human(known[name], definition.unit) if name in known else ""))
+    where = f" on stage {place}" if key.scope == "stage" and len(result.stages) > 1 else ""
+    return Row((ink.symbol(name), worded(meaning), f"{human(known[name], definition.unit)}{where}" if name in known else ""))
 
 
 def _dimension(result: Evaluation, ink: Ink, name: str) -> Row:

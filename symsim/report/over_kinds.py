@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from symsim.algebra.expr import ZERO, Call, Expr, maximum, symbol
-from symsim.algebra.typeset import is_sum, latex, word
+from symsim.algebra.typeset import is_sum, latex, width, word
 
 _FEWEST = 2
+_WIDEST = 36.0  # em of what one maximum compares: it stands on one line, behind its name and range
 
 
 class OverKinds:
@@ -53,14 +54,19 @@ class OverKinds:
                 shapes.setdefault(shape, {})[of[0]] = argument
             else:
                 others.append(argument)
-        ranges: dict[str, dict[str, Expr]] = {}
+        ranges: dict[str, list[dict[str, Expr]]] = {}
         for shape, found in shapes.items():
-            if len(found) >= _FEWEST:
-                ranges.setdefault(self._range(found), {})[shape] = maximum(*found.values())
-            else:
+            if len(found) < _FEWEST:
                 others += found.values()
+                continue
+            lines = ranges.setdefault(self._range(found), [{}])
+            if lines[-1] and width(", ".join((*lines[-1], shape))) > _WIDEST:
+                lines.append({})
+            lines[-1][shape] = maximum(*found.values())
         together = [
-            self._made(f"maximum over {r} of {', '.join(s)}", rf"\max_{{{r}}}({', '.join(s)})", maximum(*s.values())) for r, s in ranges.items()
+            self._made(f"maximum over {r} of {', '.join(s)}", rf"\max_{{{r}}}({', '.join(s)})", maximum(*s.values()))
+            for r, lines in ranges.items()
+            for s in lines
         ]
         return Expr({((Call("max", (*together, *others)), 1),): 1}) if together else expression
 

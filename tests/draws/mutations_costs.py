@@ -288,7 +288,7 @@ MEMORY = (
         ("what runs again alone reads is gone behind it", "set(self.live) - self._needed(index + 1)", "set()", "torch_peaks.py"),
         ("what is added has one gradient", "            last = ZERO\n", "", "torch_peaks.py"),
         ("a graph is not recorded of what runs again", " and not (op.recorded and index in unrecorded)", "", "torch_peaks.py"),
-        ("two gradients lie beside their sum", "2 * _sum(self.walk.gradient(t) for t in first)", "ZERO", "torch_peaks.py"),
+        ("two gradients lie beside their sum", "2 * summed(self.walk.gradient(t) for t in first)", "ZERO", "torch_peaks.py"),
         ("two pieces' weight gradients lie beside their sum", "+ 2 * latest - gone, latest)", "- gone, latest)", "torch_peaks.py"),
         ("a layer's call holds what it is given", "(block.inputs if called and op_by_op else ())", "()", "torch_peaks.py"),
         ("a sum is reduced where it lies", "live[root] = live.pop(source)", "live[root] = self.size(root)", "moments.py"),
@@ -358,7 +358,7 @@ PIPELINE = (
         ),
         ("zb_h1 takes p - 1 weight gradients out of the bubble", "minimum(m - 1, p - 1) * tw", "minimum(m - 1, p) * tw", "schedules.py"),
         ("zb_h2 twice as many", "fill_f + fill_i - 2 * (p - 1) * tw", "fill_f + fill_i - (p - 1) * tw", "schedules.py"),
-        ("interleaved_zb runs m // p rounds", "at_once // max(1, at_once // strategy.pp)", "strategy.pp", "schedules.py"),
+        ("interleaved_zb runs m // p rounds", "flush_microbatches // max(1, strategy.flush_microbatches // strategy.pp)", "pp", "schedules.py"),
     )
     + of(
         "inputs/longest_rows.py",
