@@ -358,7 +358,7 @@ PIPELINE = (
         ),
         ("zb_h1 takes p - 1 weight gradients out of the bubble", "minimum(m - 1, p - 1) * tw", "minimum(m - 1, p) * tw", "schedules.py"),
         ("zb_h2 twice as many", "fill_f + fill_i - 2 * (p - 1) * tw", "fill_f + fill_i - (p - 1) * tw", "schedules.py"),
-        ("interleaved_zb runs m // p rounds", "flush_microbatches // max(1, strategy.flush_microbatches // strategy.pp)", "pp", "schedules.py"),
+        ("interleaved_zb runs m // p rounds", "at_once // max(1, at_once // strategy.pp)", "strategy.pp", "schedules.py"),
     )
     + of(
         "inputs/longest_rows.py",

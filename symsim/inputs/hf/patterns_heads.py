@@ -147,7 +147,7 @@ def modern_mixers(c: Config) -> list[LayerKind]:
     the embedding's norm."""
     every, width = c.integer("global_attn_every_n_layers"), c.optional("local_attention")
     types = _types(c, lambda c: lambda i: i % every == 0)
-    typed(c, types)
+    typed(c, ["full_attention" if name == "sliding_attention" else name for name in types])
     kinds = [LayerKind(window=width // 2 if width and name == "sliding_attention" else None) for name in types]
     return [kinds[0].model_copy(update={"norms": ("pre_mlp",)}), *kinds[1:]]
 
