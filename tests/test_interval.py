@@ -184,6 +184,7 @@ def test_a_measured_system_is_known_by_its_numbers_and_not_by_its_name(tmp_path:
         ("B_2=100 GB/s", "tp=8", ()),
         ("B_2=100 GB/s", "tp=8,dp=2", ("B_2",)),
         ("R_1=4", "tp=8", ("R_1",)),
+        ("R_1=4", "micro_batch_size=1", ()),
         ("accelerator.multiprocessors=100", "tp=8", ("n_sm",)),
         ("accelerator.price=1 USD/h", "tp=8", ()),
         ("accelerator.memory=200 GiB", "tp=8", ()),
@@ -196,7 +197,7 @@ def test_numbers_that_are_set_are_none_that_were_measured(setting: str, plan: st
     found = result.interval
     assert found is not None and found.standing == (Standing("h100-sxm", changed) if changed else Standing())
     assert found.unmeasured == ("system" if changed else None)
-    said, told = f"(not as h100-sxm has: {', '.join(changed)})", result.to_json()["time"]["interval"]
+    said, told = f"({', '.join(changed)} differs from h100-sxm, which was measured)", result.to_json()["time"]["interval"]
     assert (said in " ".join(result.table().split())) == bool(changed) == ("changed" in told)
     assert not changed or (told["other_than"], told["changed"]) == ("h100-sxm", list(changed))
 

@@ -79,7 +79,7 @@ def test_a_job_has_its_system(tmp_path: Path) -> None:
     made, there = symsim.derive(job), symsim.derive(tmp_path / "job")
     assert made.system is not None and made.value("time.step") == there.value("time.step") and made.system.name == job.system["name"]  # type: ignore[index]
     assert symsim.derive(job, system="h100-sxm").system.name == "h100-sxm"  # type: ignore[union-attr]
-    with pytest.raises(symsim.InputError, match="has no file: 'symsim import -o DIR' writes one, and DIR stands for all"):
+    with pytest.raises(symsim.InputError, match="has no file: 'symsim import -o DIR' writes one; give DIR as the model"):
         symsim.sweep(job, "tp=1,2")
     assert len(symsim.sweep(job, "micro_batch_size=1,2", system="h100-sxm")) == 2
 

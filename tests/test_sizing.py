@@ -136,7 +136,10 @@ def test_the_size_that_answers_is_written_for_a_trainer(tmp_path: Path, plans: l
     again = run(*own, "--export", "megatron", str(tmp_path / "own.sh"))
     assert again.returncode == 0 and (tmp_path / "train.sh").read_text() == (tmp_path / "own.sh").read_text()
     for further, said in (
-        (["--tokens", "100B"], "the smallest is 2 of h100-sxm, the cheapest is 2 of h100-sxm, the fastest is 8 of h100-sxm; give the --world"),
+        (
+            ["--tokens", "100B"],
+            "the cheapest is 2 of h100-sxm, the fastest is 8 of h100-sxm; nothing is written: one --world and one -y",
+        ),
         (["--tokens", "100T", "--days", "1"], "none of these sizes does it, so nothing is written"),
         ([], "--export writes one strategy, and nothing chooses among sizes: give a run (--tokens, --days or --budget)"),
     ):

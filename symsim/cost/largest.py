@@ -38,8 +38,8 @@ LARGEST: dict[str, tuple[float, ...]] = {
         *(4.4212, 4.5687, 4.7119, 4.8513, 4.9869, 5.1193, 5.2485, 5.3748, 5.4983, 5.6193),
     ),
 }
-# the mean of the largest of 4,096, which coefficients of rows are for
-FARTHEST = Fraction(str(LARGEST["mean"][12]))
+# the means of the largest of 1,024, 2,048 and 4,096, as far as coefficients of rows are for: of as many, of twice and of four times as many
+FARTHEST = tuple(Fraction(str(mean)) for mean in LARGEST["mean"][10:13])
 _POWERS = sorted({k for k, _ in LONGEST_TERMS})
 
 
@@ -73,7 +73,7 @@ def variance_of_longest(longest: Expr, of_twice: Expr, of_fourfold: Expr) -> Exp
     """Of the longest of n sums, from how far it, that of 2 n and that of 4 n lie above the mean: exact for one normal and one exponential number, and
     within 5 % for the largest of as many of either as there may be."""
     twice, fourfold = of_twice - longest, of_fourfold - of_twice
-    return twice * (Fraction("1.08") * twice + Fraction("2.5") * fourfold)
+    return maximum(0, twice * (Fraction("1.08") * twice + Fraction("2.5") * fourfold))
 
 
 def _coefficient(rho: str, added: Expr, power: int) -> Expr:

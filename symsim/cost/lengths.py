@@ -18,6 +18,7 @@ longest of m/k micro-batches as often, and so do ranks that wait at the end.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from symsim.algebra.expr import ONE, ZERO, Expr, maximum, minimum, sqrt, symbol
 from symsim.algebra.formula import Derivation
@@ -145,16 +146,16 @@ def _groups(book: Derivation, lowered: Lowered) -> dict[str, Group]:
         if n == ONE:
             continue
 
-        def define(name: str, often: str, of: Expr, latex: str, part: str = part) -> Expr:
+        def define(name: str, often: str, of: Expr, latex: str, most: Fraction = FARTHEST[-1], part: str = part) -> Expr:
             meaning = f"mean of the largest of {often} normal numbers as there are {_SAID[part]}"
             latex = rf"{latex}_{{{label(part)}}}"
-            value = Quantity(minimum(expected_largest(of), FARTHEST))
+            value = Quantity(minimum(expected_largest(of), most))
             return book.define(Key(name, "sizes", part=part), value, meaning, unit=NONE, latex=latex, source=SOURCE).expr
 
         found[part] = Group(define("xi", "as many", n, r"\xi"), ())
         # of steps as a whole nobody asks how much the longest varies, nor of others where all wait for one another
         if part != "apart" and replicas / together != ONE:
-            twice = define("xi_twice", "twice as many", 2 * n, r"\xi^{(2)}")
+            twice = define("xi_twice", "twice as many", 2 * n, r"\xi^{(2)}", FARTHEST[1])
             found[part] = replace(found[part], further=(twice, define("xi_fourfold", "four times as many", 4 * n, r"\xi^{(4)}")))
     return found
 
@@ -179,14 +180,16 @@ def _deviations(book: Derivation, lowered: Lowered, groups: dict[str, Group], wh
         group = groups[part]
         said = f"deviations {of} by which the longest of {_SAID[part]} is longer"
         mean = define("xi", part, expected_longest(group.mean, added, rho), f"{said} than the mean", r"\xi")
-        return mean, variance_of_longest(mean, *(expected_longest(n, added, rho) for n in group.further)) if group.further else ONE
+        if not group.further:
+            return mean, ONE
+        return mean, variance_of_longest(*(expected_longest(n, added, rho) for n in (minimum(group.mean, FARTHEST[0]), *group.further)))
 
     (each, variance), (longest, further) = largest("together", b), largest("microbatches", b)
     found = m * each + waits * longest
     if "apart" in groups:
         beyond, _ = largest("apart", b * m)
         # the longest of its own is a part of what a replica's micro-batches take together
-        common = minimum(1 + 3 * symbol(f"{rho}_2_1") / sqrt(b) * longest, sqrt(m * further)) if waits else ZERO
+        common = maximum(0, minimum(1 + 3 * symbol(f"{rho}_2_1") / sqrt(b) * longest, sqrt(m * further))) if waits else ZERO
         square = (m + 2 * waits * common) * variance + (waits**2 * further if waits else ZERO)
         meaning = f"standard deviation of what a replica's step takes, in those {of}"
         found = found + beyond * define("kappa", "apart", sqrt(square), meaning, r"\sigma", OF_SUM if waits else "")

@@ -87,7 +87,7 @@ def _memory(at: Evaluation, per_stage: Sequence[Mapping[str, Number]]) -> dict[s
 
 
 def _time(at: Evaluation) -> dict[str, Any]:
-    """Seconds of a step and where they go; the parts of `time` add up to `step`."""
+    """Seconds of a step and where they go; the parts of `time` add up to `step`, but for `launching`, which lies inside `compute`."""
     if at.system is None:
         return {}
     number, said, within, waits = at.step_numbers, above_peak(at), interval(at), launching_of_step(at)

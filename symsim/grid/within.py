@@ -56,7 +56,6 @@ def _variance(reported: Reported, step: Value, moved: Callable[[Mapping[str, flo
     own["bubble"] = program.apply("mul", share, program.number(spreads.of("bubble", "estimated")))
     for kind, there in _unmeasured(reported, step, moved).items():
         own[kind] = program.apply("mul", there, program.number(spreads.of(kind, "estimated")))
-    # a number that an axis moves is none that a step was measured with
     anchored, run = [a.moves for a in system.anchored], spreads.of("run", "estimated")
     terms: list[tuple[Value, float]] = [(program.number(1), run**2)]
     for kind, move in own.items():

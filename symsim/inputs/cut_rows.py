@@ -14,8 +14,9 @@ PARTS = 400
 _Moments = tuple[float, float]
 
 
-def work_of_rows(counted: Sequence[tuple[int, int | float]], row: int) -> float:
-    """The variance of a row's work over its mean squared. counted: (length, how many) before documents are cut."""
+def work_of_rows(counted: Sequence[tuple[float, float]], row: int, anywhere: bool) -> float:
+    """The variance of a row's work over its mean squared. counted: (length, how many) before documents are cut; anywhere: a row begins in any of a
+    document's tokens, else with a document."""
     often = [0.0] * (PARTS + 1)
     for u, n in counted:
         parts = min(u * PARTS / row, PARTS)
@@ -32,6 +33,9 @@ def work_of_rows(counted: Sequence[tuple[int, int | float]], row: int) -> float:
     begun: list[_Moments] = [(0.0, 0.0)]
     for t in range(1, PARTS + 1):
         begun.append(_moments(t, often, longer[t], begun))
+    if not anywhere:
+        one, two = begun[PARTS]
+        return two / one**2 - 1
     left = [longer[1] / (2 * mean), *((longer[k] + longer[k + 1]) / (2 * mean) for k in range(1, PARTS))]
     one, two = _moments(PARTS, left, 1 - sum(left), begun)
     return two / one**2 - 1

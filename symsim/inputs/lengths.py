@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import cast
 
 from symsim.algebra.expr import Number
 from symsim.algebra.vocabulary import LONGEST_TERMS as TERMS
@@ -42,8 +43,8 @@ _BINS, _DEVIATIONS = 3000, 8
 class Lengths:
     """Documents: their mean length, the variance over its square, and that of the attention work over its own (further: of rows packed from
     several, alone: of one document each). counted: (length, how many), of a file or of what rows are cut into; longest: (length, FILE:LINE);
-    uncut: E[u^2]/E[u] before rows cut any, and said: mean and spread of a lognormal distribution; stream: (length, share) of what rows of `row`
-    tokens are filled with, begins_anywhere: each in any of its tokens."""
+    uncut: E[u^2]/E[u] of documents as they are given, of pieces where rows cut them; said: mean and spread of a lognormal distribution; stream:
+    (length, share) of what rows of `row` tokens are filled with, begins_anywhere: each in any of its tokens."""
 
     mean: Number
     spread: Number = 0
@@ -119,11 +120,17 @@ def _given(text: str) -> Lengths:
 def _whole(text: str, stamp: tuple[int, int], row: int) -> Lengths:
     """What rows of so many tokens hold that documents are put into uncut, but for what of one is longer than a row."""
     said = _given(text)
-    if not said.varied or said.counted:
-        return replace(said, stream=said.counted, row=row)
-    below = _partial_moments(float(said.mean), float(said.spread))
-    found = _of_moments([below(k, row) + row**k * (1 - below(0, row)) for k in range(1, 5)])
-    return replace(_rounded(found), uncut=said.uncut, said=(said.mean, said.spread), stream=_bins(float(said.mean), float(said.spread), row), row=row)
+    if not said.varied:
+        return replace(said, row=row)
+    found, stream = said, cast("Sequence[tuple[float, float]]", said.counted)
+    if not said.counted:
+        below = _partial_moments(float(said.mean), float(said.spread))
+        found = _rounded(_of_moments([below(k, row) + row**k * (1 - below(0, row)) for k in range(1, 5)]))
+        stream = _bins(float(said.mean), float(said.spread), row)
+    if row < float(found.mean) * _MOST_PIECES:
+        variance = work_of_rows(stream, row, False) * row / float(found.mean)
+        found = replace(found, further=Fraction(variance).limit_denominator(10**6))
+    return replace(found, uncut=said.uncut, said=(0, 0) if said.counted else (said.mean, said.spread), stream=stream, row=row)
 
 
 def _bins(mean: float, spread: float, row: int) -> tuple[tuple[float, float], ...]:
@@ -158,7 +165,7 @@ def _cut(text: str, stamp: tuple[int, int], row: int) -> Lengths:
         above += left.get(v, 0)
     found = of_counts(tuple(sorted((v, n) for v, n in pieces.items() if n > 0)))
     if row < float(found.mean) * _MOST_PIECES:
-        variance = work_of_rows(counted, row) * row / float(found.mean)
+        variance = work_of_rows(counted, row, True) * row / float(found.mean)
         found = replace(found, further=Fraction(variance).limit_denominator(10**6))
     found = replace(found, stream=counted, row=row, begins_anywhere=True)
     return found if whole.counted or not whole.varied else _rounded(found)

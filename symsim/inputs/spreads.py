@@ -136,7 +136,10 @@ def _numbers(system: System, strategy: Strategy) -> dict[str, float]:
     if getattr(system.accelerator.peak, strategy.precision) is None:
         return {}
     found = {symbol: float(value) for symbol, value in symbol_values(system, strategy).items() if symbol not in ("W_chip", "c_chip", "world")}
-    return found | {f"fully_connected_{j}": float(tier.fully_connected) for j, tier in enumerate(system.network, 1)}
+    found |= {f"fully_connected_{j}": float(tier.fully_connected) for j, tier in enumerate(system.network, 1)}
+    # one rank sends nothing
+    aside = ("R_", "fully_connected_") if strategy.world_size == 1 else ()
+    return {symbol: value for symbol, value in found.items() if not symbol.startswith(aside)}
 
 
 def other_than(strategy: Strategy, system: System, moving: Collection[str] | None) -> Standing:

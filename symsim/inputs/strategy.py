@@ -185,8 +185,8 @@ class Strategy(BaseModel):
     )
     fused_adapters: tuple[Literal["qkv", "o", "mlp", "each"], ...] = Field(
         (),
-        description="lora, eager: linear maps with adapters in functions that keep their input alone (and gate and up): of several, an adapter's "
-        "part is scaled and added in its second product; each: every one by itself",
+        description="lora, eager: linear maps that run with their adapters in one function, which keeps its input alone (mlp: gate and up, too): an "
+        "adapter's second product adds its result; each: every map by itself, with a pass that adds",
     )
     use_dora: bool = Field(False, description="lora: a magnitude for every column of an adapted weight, over the weight's norm (DoRA)")
     quantize_base: Literal["none", "nf4", "nf4_double", "fp4", "fp4_double", "nf4_torchao", "nf4_torchao_compiled", "int8"] = Field(

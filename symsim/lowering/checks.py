@@ -268,7 +268,7 @@ def _documents(strategy: Strategy) -> None:
     if lengths.uncut > row:
         raise InputError(
             f"document_lengths={cut(str(strategy.document_lengths), 60)}: E[u^2]/E[u] is {float(lengths.uncut):,.0f} tokens, more than the row of "
-            f"seq_length={row}: some documents do not fit; give the mean and the variation of what is left of them, or a file"
+            f"seq_length={row}: most of the attention would be of documents that rows cut; give document_lengths=cut:..., or lengths of what is left"
         )
 
 

@@ -111,7 +111,8 @@ def _shown(one: Input) -> str:
 
 
 def _time_label(result: Evaluation, name: str) -> str:
-    launched = "kernels and launches" if result.values.get("t_launch") else "kernels"
+    shows = result.values.get("t_launch") and result.assumptions["host_launch"] != "hidden"
+    launched = "kernels and launches" if shows else "kernels"
     words = {"time.compute": launched, "time.bubble": "pipeline bubble", "time.optimizer": "optimizer"}
     return words.get(name) or carried(result, name.removeprefix(EXPOSED))
 

@@ -169,7 +169,7 @@ def _chosen(sizes: Sequence[Size], need: Need, written: tuple[str, Path]) -> Siz
     first, *others = found.values()
     if any(other is not first for other in others):
         named = ", ".join(f"the {what} is {size.world:,} of {size.system}" for what, size in found.items())
-        raise InputError(f"--export {kind} {place}: {named}; give the --world and -y that are meant, so nothing is written")
+        raise InputError(f"--export {kind} {place}: {named}; nothing is written: one --world and one -y say which")
     return first
 
 

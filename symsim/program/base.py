@@ -46,7 +46,7 @@ def read_base(
     system = system if system is not None else loaded.system
     if system is None and loaded.of_system is not None:
         raise InputError(
-            f"the system {loaded.of_system['name']} of {loaded.where} has no file: 'symsim import -o DIR' writes one, and DIR stands for all"
+            f"the system {loaded.of_system.get('name')} of {loaded.where} has no file: 'symsim import -o DIR' writes one; give DIR as the model"
         )
     if asked.system and system is None:
         raise no_system(asked.system)

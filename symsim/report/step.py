@@ -312,7 +312,8 @@ def between(found: Interval) -> str:
     if not changed:
         return said
     more = f" and {len(changed) - _MOST_CHANGED} more" if len(changed) > _MOST_CHANGED else ""
-    return f"{said} (not as {found.standing.near} has: {', '.join(changed[:_MOST_CHANGED])}{more})"
+    are = "differs" if len(changed) == 1 else "differ"
+    return f"{said} ({', '.join(changed[:_MOST_CHANGED])}{more} {are} from {found.standing.near}, which was measured)"
 
 
 def carried(result: Evaluation, axis: str) -> str:

@@ -55,10 +55,11 @@ def mimo_mixers(c: Config) -> list[LayerKind]:
     groups, heads = c.integer("num_key_value_heads"), c.integer("num_attention_heads")
     before = c.optional("sliding_window_size")
     made = []
-    for kind, name in zip(typed(c, types), types, strict=True):
-        if before and kind.window:  # tokens in front of the one that attends
-            kind = kind.model_copy(update={"window": before + 1})
+    attending = ["full_attention" if before and name == "sliding_attention" else name for name in types]
+    for kind, name in zip(typed(c, attending), types, strict=True):
         local = name == "sliding_attention"
+        if before and local:  # tokens in front of the one that attends
+            kind = kind.model_copy(update={"window": before + 1})
         _heads(c, "num_attention_heads", heads, groups * (1 + local))
         own = {"rotary_fraction": _turned(c, name, 0.334)} | ({"num_query_groups": 2 * groups, "sinks": True} if local else {})
         made.append(kind.model_copy(update=own))
@@ -147,6 +148,7 @@ def modern_mixers(c: Config) -> list[LayerKind]:
     the embedding's norm."""
     every, width = c.integer("global_attn_every_n_layers"), c.optional("local_attention")
     types = _types(c, lambda c: lambda i: i % every == 0)
+    # names that there are not are refused; the width of a window has another key
     typed(c, ["full_attention" if name == "sliding_attention" else name for name in types])
     kinds = [LayerKind(window=width // 2 if width and name == "sliding_attention" else None) for name in types]
     return [kinds[0].model_copy(update={"norms": ("pre_mlp",)}), *kinds[1:]]
