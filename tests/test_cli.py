@@ -513,7 +513,7 @@ def test_num_layers_needs_a_single_run(small: Architecture):
 
 # symbols that follow from a strategy, from a model's layers, or from the stages' times
 DERIVED = set("n_z n_b n_k n_j n_p n_e m_x n_w n_c n_v w C cp_a2a cp_p2p edp i j t_late t_place t_slow t_uneven t_tail sum_t tc tfb".split())
-DERIVED |= {*"h_ramp s_max q_u k_u skew_u skew_t u_w u_ww u_r u_rr".split()}
+DERIVED |= {*"h_ramp s_max q_u k_u u_w u_ww u_r u_rr".split(), *(name for name in SYMBOLS if name.startswith(("rho_u_", "rho_t_")))}
 DERIVED |= {f"{part}{t}" for part in ("", "sum_") for t in ("tf", "ti", "tw", "tr")}
 
 

@@ -111,7 +111,7 @@ def test_no_pass_asks_for_a_framework_by_name():
 
 @pytest.mark.parametrize("fact", [f.name for f in fields(ModuleCode)])
 def test_each_fact_of_module_code_shows(fact, monkeypatch):
-    """A model lowered with modules that are so runs other kernels than one whose modules are not."""
+    """A model lowered with modules that are so runs other kernels than one whose modules are not, or what it stores has other sides."""
     model = (
         "mixtral-8x7b" if fact.startswith(("router", "top_k", "chosen_first", "sparsemixer")) else "gpt3-175b" if fact.endswith("_norm") else DENSE
     )
@@ -125,17 +125,21 @@ def test_each_fact_of_module_code_shows(fact, monkeypatch):
         "sinks_in_fp32": "gpt-oss-20b",
         "sinks_scale_result": "gpt-oss-20b",
         "norm_by_steps": "gpt3-175b",
+        "experts_in_rows": "mixtral-8x7b",
         "qkv_indexed": "gpt2",
         "qkv_heads_first": "gpt2",
     }
     model = elsewhere.get(fact, model)
-    strategy = "fusion=eager,tuner_type=lora,target_modules=all_linear" if fact in ("router_is_linear", "linears_of_its_own") else "fusion=eager"
+    adapted = fact in ("router_is_linear", "linears_of_its_own")
+    strategy = "fusion=eager,tuner_type=lora,target_modules=all_linear" if adapted else "fusion=eager"
+    strategy += ",optimizer=adafactor" if fact == "experts_in_rows" else ""
     code = symsim.load_model(model).modelling
     monkeypatch.setitem(MODULE_CODE, code, ModuleCode(router_in_fp32=fact == "router_weight_in_fp32", norm_weight_in_fp32=fact == "norm_weight_cast"))
 
     def kernels() -> list[str]:
-        blocks = symsim.derive(model, strategy, overrides={"assume.attention_kernel": "eager"}).lowered.blocks
-        return [repr((b.placed.block.ops, b.placed.block.tensors)) for b in blocks.values()]
+        result = symsim.derive(model, strategy, overrides={"assume.attention_kernel": "eager"})
+        states = result.stage_numbers(result.stages[0])["M_stage_optimizer"]
+        return [*(repr((b.placed.block.ops, b.placed.block.tensors)) for b in result.lowered.blocks.values()), str(states)]
 
     before = kernels()
     monkeypatch.setitem(

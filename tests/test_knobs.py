@@ -259,6 +259,7 @@ CHOICES: dict[str, tuple[str, dict[str, Any], str]] = {
     "moe_exchange": (MLA, {"ep": 16}, "once_per_node"),
     "expert_load": (MOE, {"ep": 4}, "random"),
     "lora_scaling": (DENSE, LORA, "rank"),
+    "unit_ranks": (DENSE, {"dp": 12}, "full"),
     "host_launch": (DENSE, {"seq_length": 128, "tp": 4}, "hidden"),
     "mfu_flops": (DENSE, {}, "executed"),
     "step_barrier": (DENSE, {"pp": 4, "num_microbatches": 16, "schedule": "zb_h2"}, "false"),

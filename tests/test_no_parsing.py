@@ -48,7 +48,7 @@ ALLOWED: dict[str, str] = {
         algebra/arranged.py
         algebra/facts.py:_Application._bounds algebra/facts.py:_Application._check_domain algebra/facts.py:_Application.take_limits
         algebra/formula.py:Formula.elasticity algebra/proof.py:_Point.__missing__ algebra/proof.py:Prover._sign
-        asking/moving.py:moving asking/branch.py:in_symbols audit/points.py:_integers audit/points.py:_number audit/points.py:_lies""",
+        asking/moving.py:moving asking/branch.py:in_symbols audit/points.py:_first audit/points.py:_number audit/points.py:_lies""",
     "a symbol that is no definition: a number of the system, the layers or the width of a kind": """
         algebra/typeset.py:entry algebra/vocabulary.py:domain algebra/kinds.py program/unrolled.py:_argument calibration/calibrate.py
         calibration/shares.py page/inputs.py report/machine.py:tier_of
@@ -76,6 +76,7 @@ ALLOWED: dict[str, str] = {
         report/assumed.py:_together report/timing.py:_coded report/alike.py:_same_span
         grid/shown.py grid/space.py:Space._setting grid/refused.py grid/units.py:_powers
         report/over_kinds.py:OverKinds.summed report/over_kinds.py:_indexed report/parts.py:_below
+        report/front.py:_once report/front.py:_unit
         compat/simumax/messages.py:Messages.gathered_again""",
     "a mark that symsim itself puts in front": "algebra/asymptote.py planning/members.py:Members.why planning/plan.py:_reason",
     "a file's name or contents, or another program's": """

@@ -95,7 +95,7 @@ def test_a_strict_type_checker_sees_the_types(tmp_path: Path) -> None:
 
 def test_help_shows_whole_signatures() -> None:
     shown = str(inspect.signature(symsim.derive))
-    assert "Architecture | str | os.PathLike[str] | Mapping[str, Any]" in shown and '"' not in shown
+    assert "Architecture | Job | str | os.PathLike[str] | Mapping[str, Any]" in shown and '"' not in shown
 
 
 def test_objects_are_taken_where_names_are() -> None:

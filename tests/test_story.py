@@ -476,7 +476,8 @@ def test_what_a_report_says_is_understood_without_the_code() -> None:
 
 def test_what_would_help_can_be_had_by_a_percent() -> None:
     """Not the ranks that a node joins; and the longest symbol has its room."""
-    result = symsim.derive("gemma-3-27b", "tp=4,sp=true,dp=16,zero=3,num_microbatches=2,fusion=compile,recompute=full", system="h100-sxm")
+    plan = "tp=4,sp=true,dp=16,zero=3,num_microbatches=2,fusion=compile,recompute=full"
+    result = symsim.derive("gemma-3-27b", plan, {"unit_ranks": "full"}, system="h100-sxm")
     (table,) = (p for s in report(result, True).sections for p in s.parts if isinstance(p, Table) and p.key == "helps")
     assert "R_1" in Step(result).elasticities and len(table.rows) == 5
     assert not [row for row in table.rows for span in as_spans(row.cells[0]) if isinstance(span, Math) and span.latex == "R_{1}"]
