@@ -208,9 +208,7 @@ class Tables:
     def stay(self, way: Way) -> list[tuple[Array, Array]]:
         """Of every place bytes that stay for the whole step, without gradients and with them; and last what is kept free, and that for a byte of the
         peak."""
-        return cast("list[tuple[Array, Array]]", self._vector(way, self._stay))
-
-    def _stay(self, way: Way) -> list[tuple[Array, Array]]:
+        # kept for every way, these sums would be a third of what a plan holds
         parts = [self._part(way, (key,), self._at_places) for key in STAY]
         found = [(w + o + c, w + g + o + c) for w, g, o, c in zip(*parts)]
         return [*found, self._part(way, KEPT_FREE, self._kept_free)]
