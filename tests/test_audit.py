@@ -202,6 +202,12 @@ def test_a_counter_model_has_the_ranks_that_the_formula_is_of() -> None:
     assert later.counter_model is not None and (later.counter_model[0]["pp"], later.counter_model[0]["m"]) == (2, 6)
 
 
+def test_a_fact_says_how_many_ranks_a_counter_model_has() -> None:
+    """Of a pipeline that a claim takes for one stage."""
+    (found, _) = audit_formula("(pp-1)/(m+pp-1) + 1", "bubble_share", "bare-gpt", "pp=4,num_microbatches=8", "ideal", given="pp = 1")
+    assert found.counter_model is not None and found.counter_model[0]["pp"] == 1
+
+
 def test_size_of_a_difference_at_known_models() -> None:
     """Of GPT-3's forward pass at 4096 tokens attention's products are s/(6h + s)."""
     found = judged(entry("24*b*s*h**2", "F_dense", ', given: ["a*d = h", "g = a", "f = 4*h"]'))

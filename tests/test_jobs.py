@@ -78,6 +78,10 @@ def test_a_job_has_its_system(tmp_path: Path) -> None:
     write_job(job, tmp_path / "job")
     made, there = symsim.derive(job), symsim.derive(tmp_path / "job")
     assert made.system is not None and made.value("time.step") == there.value("time.step") and made.system.name == job.system["name"]  # type: ignore[index]
+    anchored = symsim.anchor(job, step=1.5 * float(made.value("time.step"))).system
+    assert anchored.name == made.system.name and symsim.derive(job, system=anchored).value("time.step") == pytest.approx(
+        1.5 * made.value("time.step")
+    )
     assert symsim.derive(job, system="h100-sxm").system.name == "h100-sxm"  # type: ignore[union-attr]
     with pytest.raises(symsim.InputError, match="has no file: 'symsim import -o DIR' writes one; give DIR as the model"):
         symsim.sweep(job, "tp=1,2")

@@ -27,6 +27,7 @@ CASES = {
     ),
     "split backward": ("llama3-8b", f"{SHORT},pp=4,schedule=zb_h1,num_microbatches=8", "h100-sxm"),
     "mirrored": ("mixtral-8x7b", "pp=4,ep=8,dp=8,schedule=dualpipe,num_microbatches=16,seq_length=512", "h800-sxm"),
+    "timed": ("llama3-8b", f"{SHORT},host_waits=2", "h100-sxm"),
     "deferred": ("llama3-8b", f"{SHORT},pp=2,num_microbatches=4,defer_embedding_wgrad_compute=true", "h100-sxm"),
 }
 
@@ -47,6 +48,20 @@ def test_a_stage_waits_as_long_as_its_kernels_and_messages_are_short_of_it(resul
         kernels = sum(k.total for k in stage_kernels(slow, stage, step.block_kernels) if not (deferred and (k.block, k.phase) == ("head", "wgrad")))
         left = float(numbers["t_stage"]) - kernels - step.exposed(stage)
         assert launching(slow, stage) == pytest.approx(left, rel=1e-9, abs=1e-12) and left > 0
+
+
+def test_micro_batches_that_do_not_run_again_wait_less() -> None:
+    plain = f"{SHORT},pp=2,num_microbatches=8"
+    again = f"{plain},recompute=full,recompute_method=uniform,recompute_num_layers=1"
+    some = f"{again},num_microbatches_with_partial_activation_checkpoints=1"
+    none, every, mixed = (symsim.derive("llama3-8b", plan, system="h100-sxm") for plan in (plain, again, some))
+    shares = []
+    for stage in range(2):
+        numbers = mixed.stage_numbers(mixed.stages[stage])
+        shares.append(1 - float(numbers["whole_i"]) / float(numbers["window_i"]))
+        least, most = launching(none, stage), launching(every, stage)
+        assert launching(mixed, stage) == pytest.approx(least + shares[-1] * (most - least), rel=1e-9) and least < most
+    assert shares == [0.5, 0]
 
 
 def test_a_host_that_launches_at_once_is_not_waited_for(result: Any) -> None:

@@ -319,6 +319,14 @@ def test_how_much_the_longest_varies_ends_with_the_coefficients_too() -> None:
     assert found[0] > found[1] > 1.05 * found[2]
 
 
+def test_rows_that_are_rarely_short_have_a_deviation(tmp_path: Path) -> None:
+    """Left-skewed: the coefficient that stands for their skewness would make a covariance of a sum with its own largest part negative."""
+    lengths = written(tmp_path / "lengths.json", [4000] * 9 + [300])
+    options = f"{lengths},padding_free=true,dp=128,ep=64,etp=1,pp=3,num_microbatches=1"
+    result = derive(load_model("deepseek-v2-lite").architecture, load_strategy(options), system=SYSTEM)
+    assert result.values["rho_u_2_1"] < -1 and 0 < float(result.value("kappa_rows_apart")) < 1
+
+
 def test_the_variance_of_the_longest() -> None:
     """Of normal numbers, and of exponential ones, whose largest of n lies 1 + 1/2 + .. + 1/n high and has the variance 1 + 1/4 + .. + 1/n^2."""
 

@@ -196,6 +196,17 @@ def test_factors_of_what_no_product_reads(kind: str) -> None:
     assert not any(w.matrix for w in weights_of(found.lowered) if w.stored)
 
 
+def test_a_bias_that_corrects_a_router_has_no_states() -> None:
+    """requires_grad=False (transformers models/ernie4_5_moe): a parameter that what experts got moves, not the optimizer."""
+    config = {"model_type": "ernie4_5_moe", "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 96}
+    config |= {"intermediate_size": 128, "moe_intermediate_size": 32, "moe_num_experts": 4, "moe_k": 2, "num_hidden_layers": 3}
+    result = derive(read_config(config, "ernie", "ernie")[0], Strategy(fusion="eager", precision="fp32", zero=0, seq_length=16))
+    blocks = {name: [t for t in made.placed.block.parameters() if "e_score" in t.name] for name, made in result.lowered.blocks.items()}
+    layers = sum(segment.repeat * sum(bool(blocks[kind]) for kind in segment.kinds) for segment in result.model.layers)
+    experts = result.model.moe.num_moe_experts  # type: ignore[union-attr]
+    assert result.value("params.total") - kept(result) / 8 == layers * experts > 0
+
+
 def test_blocks_of_modules_of_a_list() -> None:
     """Gemma 3n's projections of streams have 1,024 numbers each, of which bitsandbytes keeps moments in fp32; the six were one tensor of 6,144."""
     config = {"vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}

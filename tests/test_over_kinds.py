@@ -12,6 +12,7 @@ import symsim
 from symsim.algebra.expr import maximum, symbol
 from symsim.algebra.reading import LONGEST
 from symsim.api.result import Result
+from symsim.report import over_kinds
 from symsim.report.content import report
 from symsim.report.ink import Ink
 
@@ -53,3 +54,17 @@ def test_a_kind_whose_name_begins_as_another_is_told_apart() -> None:
     ink = Ink(made(*CASES[1]))
     assert ink.kinds._shape(symbol("L_hybrid__again_i") * symbol("h"))[0] == ["hybrid__again"]
     assert ink.kinds._shape(symbol("L_kind__hybrid_i") * symbol("h"))[0] == ["kind__hybrid"]
+
+
+def test_a_maximum_that_no_line_holds_is_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands behind one maximum over kinds is as wide as a line at most; together they compare the same."""
+    result = made(*CASES[2])
+    moments = [symbol(n) for n in result.derivation.definitions if n.startswith("M_at_")]
+    found = []
+    for widest in (over_kinds._WIDEST, 12.0):
+        monkeypatch.setattr(over_kinds, "_WIDEST", widest)
+        kinds = Ink(result).kinds
+        ((((call, _),), _),) = kinds.compared(maximum(*moments)).terms.items()
+        assert set(maximum(*(a.substitute(kinds.stands) for a in call.arguments)).symbols()) == {str(m) for m in moments}
+        found.append(sum(1 for a in call.arguments if a.symbols() & kinds.stands.keys()))
+    assert 0 < found[0] < found[1]

@@ -15,7 +15,7 @@ from symsim.inputs.models import load_model
 from symsim.planning.frameworks import FRAMEWORKS
 from symsim.planning.search import Cell, Search
 from symsim.planning.space import Asked
-from symsim.planning.tables import Trees
+from symsim.planning.tables import Tables, Trees
 from symsim.planning.ways import Tree, _Begun
 from tests.plan_bounds import searched, whole
 
@@ -174,6 +174,23 @@ def test_what_is_taken_is_what_would_be_made(name: str, monkeypatch: pytest.Monk
     taken = found(asked)
     monkeypatch.setattr(_Begun, "holds", lambda self, strategy: False)
     assert taken == found(asked) and len({frozenset(one) for one in taken}) > 1 and any(len(one) > 1 for one in taken)
+
+
+def test_what_ways_share_of_memory_is_what_each_has() -> None:
+    """Weights, gradients, states and what is kept free are evaluated once for ways that have the same; asked for alone a way has no other's."""
+    allowed = ("grad_reduce_in_fp32=true,false", "use_precision_aware_optimizer=false,true", "main_params_dtype=fp32,bf16")
+    search, seen = of("llama3-8b", 4, {"cp": 1, "pp": 1, "vpp": 1, "tp": 1, "micro_batch_size": 1}, allowed), set()
+    looked(search)
+    for trees in search._trees.values():
+        together = trees._tables
+        assert together is not None
+        for way in trees.staying.ways({}, 64)[0] or ():
+            alone = Tables(together._variant, together.points, together._program, {})
+            each, own = ([np.stack(pair) for pair in tables.stay(way)] for tables in (together, alone))
+            assert all(np.array_equal(one, other) for one, other in zip(each, own, strict=True))
+            assert all(np.array_equal(one, other) for one, other in zip(together.most_that_stays(way), alone.most_that_stays(way), strict=True))
+            seen.add(float(own[0][1].max()))
+    assert len(seen) > 2
 
 
 def test_what_a_micro_batch_saves_counts_before_all_options_are_chosen() -> None:

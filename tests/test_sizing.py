@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -114,6 +115,8 @@ def test_each_size_has_its_certificate_and_what_should_be_known_of_its_best() ->
         alone = plan(MODEL, SYSTEM, world=size["world"], global_batch_size=32, fix=wide, top=1).certificate
         assert size["certificate"] == alone.to_json() and alone.bound is not None
         said = f"{size['world']}: of {alone.configurations:,} configurations {sum(alone.refused.values()):,} are refused"
+        named = words[words.index(said) + len(said) :].partition("), bounds")[0]
+        assert sum(int(n.replace(",", "")) for n in re.findall(r"[0-9]{1,3}(?:,[0-9]{3})*", named)) == sum(alone.refused.values())
         assert said in words and f"bounds exclude {alone.slower:,} as slower and {alone.larger:,} as too large" in words
         assert f"{alone.evaluated:,} are evaluated; none of those excluded as slower is above {alone.bound:,.0f} tokens" in words
     assert told["answers"] == {"smallest": {"world": 2, "system": SYSTEM}} | {

@@ -21,7 +21,7 @@ from symsim.api.arguments import Axes, By, Columns, Model, Pareto, ReportFile, S
 from symsim.api.asked import command as asking
 from symsim.api.completing import kinds
 from symsim.api.order import among, kind_first
-from symsim.api.terminal import leave_output, print_out, say, say_replaced
+from symsim.api.terminal import leave_output, print_out, say, say_all, say_replaced
 from symsim.api.twice import check_once
 from symsim.compat.registry import KINDS as SYSTEMS
 from symsim.errors import InputError, in_doubles, nearest
@@ -298,7 +298,7 @@ def take(
     kind_first("export", kind, [model], TARGETS)
     result, _ = _result(model, strategy, system, settings)
     written, lost = export(kind, Asked(result.model, result.strategy, result.system, result.assumptions), output)
-    list(map(say, lost))
+    say_all(lost)
     say_replaced(model, strategy)
     say(f"wrote {', '.join(map(str, written))}")
 

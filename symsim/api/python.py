@@ -143,8 +143,13 @@ def model_of(reference: Architecture | Job | str | os.PathLike[str] | Mapping[st
     if isinstance(reference, Job):
         if reference.architecture is None:
             raise InputError(f"the job of {reference.kind} names no model: load_job(..., model='llama3-8b') gives it one")
-        where = f"the job of {reference.kind}"
-        return models.LoadedModel(as_named(reference.architecture), where, (), reference.strategy, None, reference.assumptions, "", reference.system)
+        return models.LoadedModel(
+            as_named(reference.architecture),
+            f"the job of {reference.kind}",
+            strategy=reference.strategy,
+            assumptions=reference.assumptions,
+            of_system=reference.system,
+        )
     if isinstance(reference, Architecture):
         return models.LoadedModel(as_named(reference), reference.name)
     if isinstance(reference, Mapping):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import NoReturn
 
 from symsim.errors import InputError, printable, sentence
@@ -35,7 +36,12 @@ def say_replaced(model: str, strategy: str | None) -> None:
     if strategy is not None:
         from symsim.inputs.models import load_model
 
-        list(map(say, load_model(model).replaced(strategy)))
+        say_all(load_model(model).replaced(strategy))
+
+
+def say_all(notes: Iterable[str]) -> None:
+    for note in notes:
+        say(note)
 
 
 def say(note: str) -> None:

@@ -44,8 +44,8 @@ class LoadedModel:
         return [*([self.note] if self.note else []), *self.replaced(strategy)]
 
     def replaced(self, strategy: Any) -> list[str]:
-        """That a strategy which is given takes the place of the directory's own, where there are both."""
-        if strategy is None or self.strategy is None:
+        """That a strategy which is given takes the place of the directory's own, where there are both. A job in memory has no -s."""
+        if strategy is None or not isinstance(self.strategy, str):
             return []
         return [f"-s replaces the strategy of {os.path.dirname(self.where)}, all of it; --set NAME=VALUE changes single options of it"]
 

@@ -91,7 +91,8 @@ def run(request: Request, why_not: str | None, written: tuple[str, Path] | None,
     with shown_progress() as progress:
         made = partial(_planned, loaded, request, top=1 if sizing else request.top, target=target, progress=progress)
         plans, refused = of_each([(world, partial(made, system, world)) for system in systems for world in sizes])
-    list(map(say, refused))
+    for why in refused:
+        say(why)
     found = plans[0]
     if sizing:
         runs = [sized(p, request.need) for p in plans]
