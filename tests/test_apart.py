@@ -26,6 +26,7 @@ def said(program: str, *arguments: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(("suffix", "cores", "others"), [("html", 2, "1"), ("html", 3, "2"), ("md", 3, "1")])
 def test_a_report_is_the_same_made_by_one_process_and_by_several(tmp_path: Path, suffix: str, cores: int, others: str) -> None:
     program = """

@@ -57,6 +57,7 @@ def benchmark(name: str, setting: Setting = TINY) -> dict[str, Any]:
 
 
 # searches have none without a peer: test_bench_peers.py
+@pytest.mark.long_after(3)
 @pytest.mark.parametrize("name", [name for name in BENCHMARKS if name != "searches"])
 def test_every_benchmark_gives_positive_finite_figures(name: str) -> None:
     block = benchmark(name)

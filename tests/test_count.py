@@ -164,6 +164,7 @@ def test_routing_weights_before_the_experts() -> None:
     assert before[own] == rows == plain[results] and results not in before
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("layers", ["8 * dense", "1 * dense + 3 * moe", "4 * moe + 4 * dense"])
 def test_models_with_experts_in_no_or_in_some_layers(layers: str, tmp_path: Path) -> None:
     """A section moe that no layer uses leaves every parameter active; everything that counts runs."""

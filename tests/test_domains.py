@@ -62,6 +62,7 @@ def at(expression: sympy.Expr, values: dict[str, Fraction]) -> sympy.Expr:
     return put(expression)
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("name", CASES)
 def test_every_formula_has_the_value_that_symsim_gives(name: str) -> None:
     result = made(name)
@@ -80,6 +81,7 @@ def test_every_formula_has_the_value_that_symsim_gives(name: str) -> None:
         assert at(view, values) == sympy.Rational(expected), found
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("name", CASES)
 def test_doit_changes_no_value(name: str) -> None:
     """Evaluating minima and maxima before values are put in decides nothing that a value could decide otherwise."""

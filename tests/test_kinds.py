@@ -129,6 +129,7 @@ def test_words_that_are_no_kinds_as_kinds(model: str) -> None:
     assert_same(model, 0, ("head", "embedding", "mtp", "e", "x_ckpt", "stage"))
 
 
+@pytest.mark.long_after(8)
 @pytest.mark.parametrize("word", sorted(ORDINARY))
 def test_ordinary_names_are_spelt_as_they_are_and_collide_with_nothing(word: str) -> None:
     assert spelt(word) == word

@@ -273,6 +273,7 @@ def chosen(beside: Variants) -> Iterator[tuple[dict[str, str], dict[str, Any], E
         yield {name: said for name, said, _ in found}, {n: v for _, _, options in found for n, v in options.items()}, made
 
 
+@pytest.mark.long_after(1)
 @needs_browser
 @pytest.mark.parametrize("case", [*CASES[1:3], DUALPIPE], ids=lambda case: case[0])
 def test_other_choices_of_a_page_are_what_eval_gives(case: tuple[str, str, str], tmp_path: Path) -> None:
@@ -316,6 +317,7 @@ next();
 </script></body>"""
 
 
+@pytest.mark.long_after(1)
 @needs_browser
 @pytest.mark.parametrize("case", [*CASES[1:3], DUALPIPE], ids=lambda case: case[0])
 def test_a_page_moves_its_pipeline_and_what_runs_again(case: tuple[str, str, str], tmp_path: Path) -> None:

@@ -158,6 +158,7 @@ def refuse(model: str, strategy: str) -> None:
     assert "Working memory of blocks" in render_markdown(result)
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("model", "strategy"),
     [

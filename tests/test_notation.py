@@ -38,6 +38,7 @@ def said(cell) -> str:
     return "".join(p.latex if isinstance(p, Math) else p.text if isinstance(p, Code) else str(p) for p in parts)
 
 
+@pytest.mark.long_after(6)
 @pytest.mark.parametrize(("model", "strategy", "system"), CASES)
 def test_every_symbol_has_a_meaning_and_a_unit(model: str, strategy: str, system: str | None):
     placed = load_strategy(strategy)

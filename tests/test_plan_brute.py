@@ -22,6 +22,7 @@ TITAN = replace(DENSE, loaded=load_model("qwen3.5-0.8b"), world=8, batch=16, goa
 BIASES: dict[str, Any] = {**FEW, "pp": 1, "micro_batch_size": 1, "moe_token_dispatcher_type": "alltoall", "overlap_moe_expert_parallel_comm": False}
 
 
+@pytest.mark.long_after(4)
 @pytest.mark.parametrize(
     "asked",
     [

@@ -37,6 +37,7 @@ def widest(page: Path, width: int, folder: Path) -> float:
     return float(re.search(r"<title>WIDEST ([0-9.]+)", out)[1])
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 @pytest.mark.parametrize(("model", "strategy", "system"), CASES)
 def test_nothing_is_cut_at_the_edge_of_the_page(model: str, strategy: str, system: str | None, tmp_path: Path):

@@ -81,6 +81,7 @@ def test_every_verb_has_an_example() -> None:
     assert verbs - {"write_report"} <= named
 
 
+@pytest.mark.long
 def test_a_strict_type_checker_sees_the_types(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     script = tmp_path / "user.py"

@@ -88,6 +88,7 @@ def test_the_whole_of_deepseek_is_at_most_25_pages() -> None:
     assert pages(kept("deepseek-v3")) <= 25
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize(
     "strategy",
     [
@@ -121,6 +122,7 @@ def test_an_update_by_matrices_is_read_in_one_formula() -> None:
     assert undefined(document) == set()
 
 
+@pytest.mark.long
 def test_what_is_odd_is_read_too() -> None:
     """Eleven moments of a recomputed layer under FSDP were one maximum of 521 characters, seconds of a part had no unit, layers that a strategy
     tells apart stood as `dense + 79 * dense`, and an encoder had decoder layers."""

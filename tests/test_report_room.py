@@ -38,6 +38,7 @@ def equations(document: Report, heading: str) -> list[Equation]:
     return [e for s in document.sections if s.heading == heading for p in s.parts if isinstance(p, Equations) for e in p.equations]
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("case", [_MUON, _SHARDED, _GALORE, _KINDS], ids=["muon", "sharded", "galore", "kinds"])
 def test_every_symbol_is_defined_once_and_no_formula_is_long(case: tuple[str, str, str]) -> None:
     _, document = made(case)

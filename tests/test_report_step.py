@@ -262,6 +262,7 @@ def test_formulas_fit_their_line_and_a_section_a_page(case: str) -> None:
             assert width(equation.left) + width("=") + width(line) <= LINE, line
 
 
+@pytest.mark.long
 def test_maxima_over_many_kinds_fit_their_line() -> None:
     """Nine moments of four kinds of layers, on paper beside the number of the equation."""
     found = report(derive_named("gemma-3n-e4b", "fusion=eager,zero=3,dp=8,recompute=full", system="h100-sxm"))
@@ -307,6 +308,7 @@ def test_the_first_page_says_how_long_kernels_wait_for_the_host() -> None:
     assert "waiting for the host" not in render_markdown(made("dense")).partition("## 2 ")[0]
 
 
+@pytest.mark.long_after(4)
 @pytest.mark.parametrize("case", CASES)
 def test_the_machine_has_every_number_that_the_step_stands_on(case: str) -> None:
     """The others are named below the table: with half as much of each the step, its cost and its peak are the same."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from functools import cache
 
 import pytest
 from schedule_cases import equal_stages, inexact, refused, sizes
@@ -12,6 +13,8 @@ from symsim.pipeline.orders import order, replay
 from symsim.pipeline.schedules import SCHEDULES
 
 GROUPED = SCHEDULES["grouped_interleaved"]
+# drawn sizes come again and again, and an order takes longer than its replay
+ordered = cache(order)
 
 
 def _placed(p: int, m: int, v: int, group: int) -> list[list[tuple[str, int, int]]]:
@@ -38,6 +41,7 @@ def test_groups_run_in_the_places_of_the_fork(p: int) -> None:
                 assert [[tuple(slot[0]) for slot in row] for row in order("grouped_interleaved", p, m, v, group)] == _placed(p, m, v, group)
 
 
+@pytest.mark.long
 def test_groups_are_exact_as_far_as_they_say() -> None:
     """Of 500 drawn cases: exact where the row says so, never too long, and how low where only the last group is short, and elsewhere."""
     draw, said = random.Random(2), 0
@@ -49,7 +53,7 @@ def test_groups_are_exact_as_far_as_they_say() -> None:
             continue
         length = {kind: Fraction(draw.randint(5, 20), 10) for kind in "FIW"}
         c = draw.choice((Fraction(0), Fraction(1, 10), Fraction(1, 5)))
-        end = max(t.end for t in replay(order("grouped_interleaved", p, m, v, int(size["group"])), lambda o, length=length: length[o.kind], c))
+        end = max(t.end for t in replay(ordered("grouped_interleaved", p, m, v, int(size["group"])), lambda o, length=length: length[o.kind], c))
         values = size | equal_stages(p, v, *length.values(), c=c)
         reason, error = inexact(GROUPED, values), float(GROUPED.makespan.evaluate(values) / end - 1)
         if reason is None:
@@ -132,7 +136,7 @@ def test_makespans_of_a_v_are_estimates(
         m, c = draw.choice((2 * p - 1, 2 * p, 3 * p, 4 * p)), draw.uniform(0, 0.1)
         parts = 1.0, draw.uniform(*inputs), draw.uniform(*weights)
         length = dict(zip("FIW", parts)) | {"B": parts[1] + parts[2]}
-        end = max(t.end for t in replay(order(name, p, m, 2), lambda o, length=length: length[o.kind], c))
+        end = max(t.end for t in replay(ordered(name, p, m, 2), lambda o, length=length: length[o.kind], c))
         values = sizes(p, m, 2) | equal_stages(p, 2, *parts, c=c)
         errors.append(float(SCHEDULES[name].makespan.evaluate(values)) / end - 1)
     assert sum(map(abs, errors)) / 200 < mean and low < min(errors) and max(errors) < high

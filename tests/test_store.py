@@ -304,6 +304,7 @@ def killed_at(step: int, after: bool, output: Path) -> bool:
         os._exit(0)
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("after", [False, True])
 def test_a_kill_at_every_step_can_be_resumed(tmp_path: Path, after: bool):
     whole = completed(tmp_path / "whole.csv")

@@ -147,6 +147,7 @@ _DEEP = {
 }
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("case", _DEEP)
 def test_a_deep_pipeline_has_four_pages_too(case: str) -> None:
     document = report(symsim.derive(*_DEEP[case], system="h800-sxm"), short=True)

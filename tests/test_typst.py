@@ -103,6 +103,7 @@ def measured(formulas: list[str], style: str = "display") -> list[float]:
         return json.loads(compiler.query(source, "<widths>", field="value", one=True))
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(("model", "strategy"), WIDE)
 def test_wide_formulas_fit_the_page(model: str, strategy: str) -> None:
     """Lines are broken by an estimate of their width, which was a sixth too short."""

@@ -10,7 +10,6 @@ R (recompute, where a schedule runs it apart from the backward), of one model st
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Literal, NamedTuple
@@ -40,14 +39,15 @@ class Batch(NamedTuple):
     parcels: frozenset[Hashable]
 
 
+# as plain as it can be: a replay makes millions, each equal to an Operation
+_Work = tuple[str, int, int]
 Slot = tuple[Operation, ...]
 """What a rank runs at one time: one operation, or a forward and a backward overlapped."""
 Entry = Slot | Exchange | Batch
 Order = tuple[tuple[Entry, ...], ...]
 
 
-@dataclass(frozen=True)
-class Timed:
+class Timed(NamedTuple):
     """A slot with the seconds at which it starts and ends on rank `rank`."""
 
     rank: int
@@ -79,15 +79,19 @@ def replay(
     last = max(stage for stage, _ in home)
     blocking = any(isinstance(e, (Exchange, Batch)) for row in entries for e in row)
     post = _Post(exchange)
-    ends: dict[Operation, float] = {}
+    ends: dict[_Work, float] = {}
     clock: list[float] = [0] * len(entries)
     position = [0] * len(entries)
     timed: list[Timed] = []
 
     def ready(operation: Operation, rank: int) -> float:
+        at = clock[rank]
         # where exchanges block, they carry the order between ranks
-        needed = [] if blocking else _needed(operation, last, ends)
-        return max([clock[rank], *[ends[n] + (latency if home[n[1:]] != rank else 0) if n in ends else inf for n in needed]])
+        for other in () if blocking else _needed(operation, last, ends):
+            if other not in ends:
+                return inf
+            at = max(at, ends[other] if home[other[1:]] == rank else ends[other] + latency)
+        return at
 
     moved = True
     while moved:
@@ -146,18 +150,17 @@ class _Post:
         return True
 
 
-def _needed(operation: Operation, last: int, ends: Mapping[Operation, float]) -> list[Operation]:
+def _needed(operation: Operation, last: int, ends: Mapping[_Work, float]) -> tuple[_Work, ...]:
     """What must have ended before an operation starts, where the model's last stage is `last`."""
     kind, stage, k = operation
     if kind == "F":
-        return [Operation("F", stage - 1, k)] if stage else []
+        return (("F", stage - 1, k),) if stage else ()
     if kind == "W":
-        return [Operation("I", stage, k)]
-    needed = [Operation("F", stage, k)]
-    if stage < last:
-        later = Operation("B", stage + 1, k)
-        needed.append(later if later in ends else Operation("I", stage + 1, k))
-    return needed
+        return (("I", stage, k),)
+    if stage == last:
+        return (("F", stage, k),)
+    whole = ("B", stage + 1, k)
+    return ("F", stage, k), whole if whole in ends else ("I", stage + 1, k)
 
 
 def _one(kind: Kind, stage: int, microbatch: int) -> Slot:

@@ -59,7 +59,7 @@ def ran(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
         "SYMSIM_CACHE": str(tree / "cache"),
         "SYMSIM_SHARED": str(tree / "none"),
     }
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *(f"tests/{t}" for t in tests)]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "", *(f"tests/{t}" for t in tests)]
     made = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
     return made.returncode, made.stdout + made.stderr
 
