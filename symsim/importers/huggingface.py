@@ -21,7 +21,7 @@ def read(inputs: Sequence[str], options: "Options") -> Job:
     """The job of a config.json. InputError where it is no model that symsim knows."""
     if len(inputs) != 1:
         raise InputError(f"'symsim import hf' reads one config.json, and {len(inputs)} files are given")
-    given = read_json(inputs[0]).data
+    given = read_json(inputs[0], infinite=True).data
     loaded = import_hf(inputs[0])
     rows = []
     for key, said, note in loaded.rows:

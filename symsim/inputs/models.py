@@ -138,7 +138,7 @@ def _assumed(path: str) -> dict[str, str]:
 def import_hf(path: str, called: str = "") -> LoadedModel:
     """A Hugging Face config.json, with what became of each of its keys; a note names those that are not read. called: its name, else that of
     the file or of its directory."""
-    document = read_json(path)
+    document = read_json(path, infinite=True)
     from symsim.inputs.hf import read_config
 
     stem = Path(path).stem

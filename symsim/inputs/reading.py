@@ -222,14 +222,17 @@ def _events(text: str, where: str) -> Iterator[Event]:
         raise InputError(f"{where}: nested too deeply") from None
 
 
-def read_json(path: "str | Path") -> Document:
-    return parse_json(read_text(path, _LARGEST_JSON), str(path))
+def read_json(path: "str | Path", infinite: bool = False) -> Document:
+    return parse_json(read_text(path, _LARGEST_JSON), str(path), infinite)
 
 
-def parse_json(text: str, where: str) -> Document:
-    """Plain data of a JSON object; duplicate keys, NaN and Infinity are refused."""
+def parse_json(text: str, where: str, infinite: bool = False) -> Document:
+    """Plain data of a JSON object; duplicate keys, NaN and Infinity are refused. infinite: NaN and Infinity, which Python writes for floats, are
+    what transformers 5 writes for them, {"__float__": "Infinity"}: no number where one is read."""
 
     def refuse(constant: str) -> None:
+        if infinite:
+            return
         # a string may hold the same word, so only a token of its own counts
         line = next((text.count("\n", 0, t.start()) + 1 for t in _JSON_TOKEN.finditer(text) if t[0] == constant), 1)
         raise InputError(f"{where}:{line}: {constant} is not a number that can be used here")
@@ -263,7 +266,7 @@ def parse_json(text: str, where: str) -> Document:
         elif token[0] in "}]":
             builder.close()
         elif token[0] not in ",:":
-            builder.add(json.loads(token[0]), line)
+            builder.add(json.loads(token[0], parse_constant=lambda constant: {"__float__": constant}), line)
     return builder.document("JSON")
 
 

@@ -152,7 +152,7 @@ def _sorted(inputs: Sequence[str], started: Document | None) -> _Files:
         suffix = path.rpartition(".")[2].lower()
         if suffix not in ("json", "yaml", "yml"):
             raise InputError(f"{path}: 'symsim import deepspeed' reads .json and .yaml files, and a launch script")
-        document = read_json(path) if suffix == "json" else read_yaml(path)
+        document = read_json(path, infinite=True) if suffix == "json" else read_yaml(path)
         what = "config" if "model_type" in document.data else "settings" if is_deepspeed(document.data) else "arguments"
         if what in found:
             raise InputError(f"{path}: a second file of the same kind; 'symsim import deepspeed' reads DS.json [ARGUMENTS] [config.json]")
