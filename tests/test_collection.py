@@ -10,7 +10,6 @@ import pytest
 from symsim.grid import collection
 from symsim.grid.collection import no_collection
 
-
 # in a process of its own: a collection here would walk through all that other tests keep
 CYCLES = """
 import gc, weakref

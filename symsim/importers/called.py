@@ -37,6 +37,7 @@ _BY_NUMBERS = {
     "attention.conv1d": ("conv.conv",),
     **{"pre_attention_norm": ("operator_norm",), "pre_mlp_norm": ("ffn_norm",)},
 }
+_QUERY_KEY_VALUE = {"attention.qkv_proj": ("attention.query_key_value",), "attention.o_proj": ("attention.dense",)}
 _INPUTS, _OUTPUTS = ("gate_proj", "up_proj", "gate_up_proj"), ("down_proj",)
 _BLOCK_SPARSE = {
     **{"moe.gate.router": ("block_sparse_moe.router",), "moe.experts": ("block_sparse_moe.experts",)},
@@ -49,6 +50,12 @@ _OF_FAMILIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("lfm2", "lfm2_moe", "lfm3"), _BY_NUMBERS),
     **dict.fromkeys(("granitemoe", "granitemoeshared", "granitemoehybrid", "granitemoe_swa"), _BLOCK_SPARSE),
     **dict.fromkeys(("gpt_oss", "phimoe"), {"moe.gate.router": ("mlp.router",)}),
+    "internlm2": {
+        **{"attention.qkv_proj": ("attention.wqkv",), "attention.o_proj": ("attention.wo",), "pre_attention_norm": ("attention_norm",)},
+        **{name: _BY_NUMBERS[name] for name in ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "pre_mlp_norm")},
+    },
+    "baichuan": {"attention.qkv_proj": ("self_attn.W_pack",)},
+    **dict.fromkeys(("bailing_moe", "bailing_moe_v2"), _QUERY_KEY_VALUE),
     "starcoder2": {"mlp.up_proj": ("mlp.c_fc",), "mlp.down_proj": ("mlp.c_proj",)},
     "qwen2_moe": {"moe.shared_experts": ("mlp.shared_expert",)},
     # queries and the gate of their output in one

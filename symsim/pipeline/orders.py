@@ -88,9 +88,7 @@ def replay(
         at = clock[rank]
         # where exchanges block, they carry the order between ranks
         for other in () if blocking else _needed(operation, last, ends):
-            if other not in ends:
-                return inf
-            at = max(at, ends[other] if home[other[1:]] == rank else ends[other] + latency)
+            at = max(at, ends.get(other, inf) + (0 if home[other[1:]] == rank else latency))
         return at
 
     moved = True

@@ -13,6 +13,7 @@ from symsim.inputs.hf.families_hybrid import HYBRID
 from symsim.inputs.hf.families_mixers import MIXING
 from symsim.inputs.hf.families_moe import SPARSE
 from symsim.inputs.hf.families_old import OLD
+from symsim.inputs.hf.families_remote import REMOTE
 from symsim.inputs.hf.family import Family, with_facts
 from symsim.inputs.hf.fields import (
     BIASED,
@@ -338,7 +339,6 @@ _FIRST: dict[str, Family] = {
 _EVERY = _FIRST | DENSE | SPARSE | OLD | ENCODERS | MIXING | HYBRID | GEMMAS
 
 
-FAMILIES: dict[str, Family] = {name: with_facts(name, family) for name, family in _EVERY.items()}
-
-
-SUPPORTED: tuple[str, ...] = tuple(FAMILIES)
+SUPPORTED: tuple[str, ...] = tuple(_EVERY)
+"""The model types of transformers."""
+FAMILIES: dict[str, Family] = {name: with_facts(name, family) for name, family in (_EVERY | REMOTE).items()}

@@ -19,7 +19,7 @@ from symsim.errors import InputError, cut, nearest
 from symsim.inputs.architecture import Architecture, Attention, LayerKind, Mlp, Moe
 from symsim.inputs.hf.arithmetic import arithmetic
 from symsim.inputs.hf.config import FORBIDDEN, MTP_COUNTS, MTP_DETAILS, NO_EFFECT, Config, Row
-from symsim.inputs.hf.families import FAMILIES, SUPPORTED
+from symsim.inputs.hf.families import FAMILIES
 from symsim.inputs.hf.family import Family, sizes_of
 from symsim.inputs.hf.fields import BASE, HEADS
 from symsim.inputs.hf.refused import REFUSED
@@ -150,7 +150,7 @@ def _build(c: Config, family: Family, name: str, model_type: str) -> Architectur
 
 
 # how classes of transformers are called that have a loss over the vocabulary, and those of another task that a strategy has
-_OF_WORDS = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForPreTraining", "ForConditionalGeneration")
+_OF_WORDS = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForPreTraining", "ForConditionalGeneration", "ChatGLMModel")
 _OF_TASKS = {"ForSequenceClassification": "seq_cls", "ForTokenClassification": "token_cls"}
 _HEADS = {"seq_cls": "of classes", "token_cls": "of classes", "embedding": "without"}
 
@@ -293,9 +293,11 @@ def _inside(config: Mapping[str, Any], held: str, name: str, where: str) -> tupl
 
 def supported() -> list[str]:
     """Every model_type that is read."""
-    return sorted({*SUPPORTED, *WRAPPERS})
+    return sorted({*FAMILIES, *WRAPPERS})
 
 
+# what code beside the weights calls a text_config: InternVL and Ovis, DeepSeek-VL2 and Janus
+_HELD = ("llm_config", "language_config")
 _KNOWN = "bloom, deepseek, falcon, gemma, glm, gpt, granite, llama, mistral, mixtral, olmo, phi, qwen, starcoder"
 
 
@@ -312,6 +314,10 @@ def read_config(config: Mapping[str, Any], name: str, where: str) -> tuple[Archi
     """
     if not isinstance(config, Mapping):
         raise InputError(f"{where}: a Hugging Face config is a JSON object, not a {type(config).__name__}.")
+    other = next((key for key in _HELD if "text_config" not in config and isinstance(config.get(key), Mapping)), "")
+    if other:
+        architecture, told = read_config({"text_config" if key == other else key: value for key, value in config.items()}, name, where)
+        return architecture, [(key.replace("text_config", other, 1), fate, note) for key, fate, note in told]
     rows: list[Row] = []
     prefix = ""
     held = WRAPPERS.get(str(config.get("model_type")), Wrapper("")).inside
