@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from symsim.algebra.expr import Call, Number, Symbol
-from symsim.algebra.key import layers, of_stage
+from symsim.algebra.key import of_stage
 from symsim.algebra.quantity import Definition
 from symsim.cost.deferred import deferred
-from symsim.cost.repeated import repeated_share
+from symsim.cost.repeated import layers_again
 from symsim.evaluation.numbers import Evaluation
 from symsim.ir.roles import role_of
 from symsim.pipeline.schedules import schedule_of
@@ -49,8 +49,8 @@ def _often(at: Evaluation, definition: Definition, numbers: Mapping[str, Number]
         return often * (1 - float(deferred(at.strategy).evaluate(numbers)) / at.strategy.microbatches)
     if phase != "again":
         return often
-    whole = float(numbers[layers(name, again=True).text]) if name in at.lowered.checkpointed else 0.0
-    return (whole if definition.key.again else often - whole) * float(repeated_share(at.strategy).evaluate(numbers))
+    whole = float(layers_again(at.strategy, at.lowered, name).evaluate(numbers))
+    return whole if definition.key.again else often - whole
 
 
 def _wait(at: Evaluation, definition: Definition, numbers: Mapping[str, Number]) -> float:
