@@ -55,6 +55,7 @@ CASES = {
         "num_microbatches_with_partial_activation_checkpoints=1",
         "h100-sxm",
     ),
+    "deferred": ("llama3-8b", "tp=2,sp=true,pp=4,num_microbatches=8,defer_embedding_wgrad_compute=true,wgrad_deferral_limit=3", "h100-sxm"),
     "too_large": ("llama3-70b", "tp=2,pp=2,num_microbatches=8", "h100-sxm"),
 }
 _made: dict[str, Result] = {}

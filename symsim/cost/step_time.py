@@ -24,7 +24,7 @@ from symsim.cost.collectives import Network
 from symsim.cost.compiled_update import moved_by_compiled_update
 from symsim.cost.compressed import compressed, compression_passes, momentum_messages
 from symsim.cost.count import label
-from symsim.cost.deferred import deferred, define_left_over
+from symsim.cost.deferred import at_once, define_left_over
 from symsim.cost.forwards import further_seconds
 from symsim.cost.headlines import headlines
 from symsim.cost.held import trained_part
@@ -44,7 +44,6 @@ from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.inputs.traced import once
 from symsim.ir.block import WIDTHS
-from symsim.ir.roles import role_of
 from symsim.lowering.lowered import Lowered
 from symsim.pipeline.schedules import Schedule, schedule_of
 from symsim.pipeline.shared import groups_of_stages
@@ -133,8 +132,7 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
             latex = rf"\epsilon^{{{phase[0]},{label(axis)},(i)}}"
             define(of_stage("e", phase=phase, axis=axis), parts, f"stage i: exposed messages over {axis}, {phase}", latex)
     alone = {n: blocks[n, False] for n in lowered.blocks}
-    now = 1 - deferred(strategy) / symbol("m")
-    weights = [seconds(block.weights) * often[n] * (now if role_of(n).behind else ONE) for n, block in alone.items()]
+    weights = [seconds(block.weights) * often[n] * at_once(strategy, n) for n, block in alone.items()]
     define(of_stage("t", phase="weights"), weights, "stage i: backward, weight gradients", "t_w^{(i)}")
     repeated = [seconds(block.again) * times[form] for form, block in blocks.items()]
     define(of_stage("t", phase="again"), repeated, "stage i: recomputation before backward", "t_r^{(i)}")

@@ -19,6 +19,7 @@ from symsim.algebra.expr import Expr, Number, minimum, symbol
 from symsim.algebra.key import of_block
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.cost.count import flops
+from symsim.cost.deferred import at_once
 from symsim.cost.repeated import layers_again
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.curves import SYMBOLS as COEFFICIENTS
@@ -40,7 +41,7 @@ class Kernel:
     """One kernel of a block. phase: forward, or a backward kernel's own name (dgrad, wgrad, backward).
 
     seconds, flops and bytes are those of one call; calls counts a micro-batch's on the stage, those of recomputation too: their mean, where
-    some micro-batches run nothing again.
+    some micro-batches run nothing again, or weight gradients wait until after the last.
     definition names the seconds in the derivation. peak is the rate of the multiplier it uses, FLOP/s.
     """
 
@@ -119,7 +120,9 @@ def stage_kernels(result: Evaluation, stage: int, blocks: Mapping[str, Iterable[
     made = []
     for name, found in blocks.items():
         times, again = calls(result, name, numbers)
-        made += [replace(k, calls=times + (again.get(k.operation, 0) if k.phase == "forward" else 0)) for k in found]
+        weights = times * at_once(result.strategy, name).evaluate(numbers)
+        forward = {k.operation: times + again.get(k.operation, 0) for k in found}
+        made += [replace(k, calls=forward[k.operation] if k.phase == "forward" else weights if k.phase == "wgrad" else times) for k in found]
     return sorted((k for k in made if k.calls), key=lambda k: -k.total)
 
 

@@ -56,8 +56,9 @@ def _table(step: Step, whole: float) -> Table:
         Column("of that", 5, True),
     )
     left = f", the {_LISTED} longest of {len(step.kernels)}" if len(step.kernels) > _LISTED else ""
-    partial = step.result.strategy.num_microbatches_with_partial_activation_checkpoints is not None
-    mean = ", their mean where some micro-batches run nothing again" if partial else ""
+    strategy = step.result.strategy
+    differ = strategy.num_microbatches_with_partial_activation_checkpoints is not None or strategy.defer_embedding_wgrad_compute
+    mean = ", their mean where micro-batches differ" if differ else ""
     said = f"Calls include those of recomputation{mean}; of that: of the peak rate where it multiplies, of the HBM bandwidth where it moves."
     return Table(spans(f"Kernels of one micro-batch{left}. {said}"), columns, tuple(rows), key="kernels")
 

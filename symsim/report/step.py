@@ -14,6 +14,7 @@ from symsim.algebra.kinds import kind_of
 from symsim.algebra.quantity import BYTE
 from symsim.algebra.reductions import FUNCTIONS
 from symsim.algebra.vocabulary import SYMBOLS
+from symsim.cost.deferred import at_once
 from symsim.cost.memory import binding_moment
 from symsim.cost.repeated import layers_again
 from symsim.cost.reserve import RESERVES
@@ -201,7 +202,9 @@ class Step:
         for name in lowered.blocks:
             often = numbers[runs(name)]
             again = layers_again(self.result.strategy, lowered, name).evaluate(numbers)
-            kernels = often * sum(numbers[of_block("t", name, phase=phase).text] for phase in ("forward", "inputs", "weights"))
+            now = at_once(self.result.strategy, name).evaluate(numbers)
+            each = {phase: numbers[of_block("t", name, phase=phase).text] for phase in ("forward", "inputs", "weights")}
+            kernels = often * (each["forward"] + each["inputs"] + now * each["weights"])
             for whole_again, times in ((False, often - again), (True, again)):
                 own = partial(of_block, block=name, again=whole_again)
                 once = [own("t", phase="again"), *(own("e", phase=phase, axis=axis) for phase in ("forward", "backward") for axis in self.axes)]
