@@ -14,9 +14,12 @@ import pytest
 from test_report import undefined
 
 import symsim
+from symsim.algebra.expr import symbol
 from symsim.algebra.quantity import NONE
+from symsim.algebra.typeset import latex
 from symsim.api.result import Result
 from symsim.report import typst
+from symsim.report.amounts import seconds
 from symsim.report.content import report
 from symsim.report.document import Code, Emphasis, Equation, Equations, Fold, Math, Report
 from symsim.report.markdown import render as markdown
@@ -172,3 +175,8 @@ def test_numbers_of_the_machine_are_whose_they_are() -> None:
         "a rank's share of the memory of its node's host",
     ]
     assert re.search(r"beta[^|]*= 22\.22\\,\\mathrm\{ps/byte\}", text)
+
+
+def test_numbers_of_formulas_and_of_nothing() -> None:
+    assert [seconds(value) for value in (1.041e-17, -3e-18, 0, 2e-9)] == ["0 s", "0 s", "0 s", "0.002 us"]
+    assert latex(symbol("b") * 2**30) == "2^{30}b" and latex(symbol("b") * 1048575) == r"1\,048\,575b"
