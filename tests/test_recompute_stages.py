@@ -143,6 +143,16 @@ def test_some_micro_batches_of_a_window_run_nothing_again():
     assert partly / wholly == pytest.approx((forward + again * sum(shares) / pp) / (forward + again))
 
 
+def test_layers_that_do_not_run_again_do_not_send_again():
+    """The last stage holds one micro-batch, and keeps it: its messages are those without recomputation; stage 0 sends again for 3 of 4."""
+    common = "tp=2,sp=true,pp=4,num_microbatches=24"
+    none, some, all_ = (derived(f"{common}{more}") for more in ("", f",recompute=full,{PARTIAL}=1", ",recompute=full"))
+    kept, sent, again = ([float(r.stage_numbers(stage)["e_b_tp_stage"]) for stage in r.stages] for r in (none, some, all_))
+    assert kept[3] < again[3] and sent[3] == pytest.approx(kept[3])
+    assert sent[0] - kept[0] == pytest.approx((again[0] - kept[0]) * 3 / 4)
+    assert some.stage_numbers(some.stages[3])["t_stage"] == pytest.approx(none.stage_numbers(none.stages[3])["t_stage"])
+
+
 def test_some_passes_of_a_rank_of_several_chunks_run_nothing_again():
     """The interleaved loop counts passes through a chunk: pass k runs again where k % (warm-up + 1) >= N."""
     pp, vpp, m, kept = 4, 2, 315, 3

@@ -32,7 +32,7 @@ from symsim.report.assumed import OF_A_SYSTEM
 from symsim.report.content import report
 from symsim.report.document import Code, Equations, Gauges, Point, Report, Roofline, Table, Timeline, as_spans
 from symsim.report.ink import LINE, Ink
-from symsim.report.kernels import BOUNDS, block_kernels, bounds, stage_kernels
+from symsim.report.kernels import BOUNDS, block_kernels, bounds, often, stage_kernels
 from symsim.report.machine import symbol_of, title
 from symsim.report.memory import bars
 from symsim.report.pipeline import in_flight
@@ -49,6 +49,13 @@ CASES = {
     "window": ("gemma-3-12b", "tp=8,sp=true,seq_length=32768,recompute=full", "h100-sxm"),
     "chunk": ("llama4-scout", "tp=8,sp=true,seq_length=65536", "h100-sxm"),
     "eager": ("gpt2", "fusion=eager,dp=2,seq_length=1024", "mi300x"),
+    "partial": (
+        "llama3-8b",
+        "tp=2,sp=true,pp=4,num_microbatches=8,recompute=full,recompute_method=block,recompute_num_layers=3,"
+        "num_microbatches_with_partial_activation_checkpoints=1",
+        "h100-sxm",
+    ),
+    "deferred": ("llama3-8b", "tp=2,sp=true,pp=4,num_microbatches=8,defer_embedding_wgrad_compute=true,wgrad_deferral_limit=3", "h100-sxm"),
     "too_large": ("llama3-70b", "tp=2,pp=2,num_microbatches=8", "h100-sxm"),
 }
 _made: dict[str, Result] = {}
@@ -101,6 +108,13 @@ def test_blocks_and_parts_add_up(case: str) -> None:
     waits = [time["launching"]] if "launching" in time else []
     said = sorted([time["compute"] - sum(waits), *waits, time["bubble"], time["optimizer"], *time["exposed"].values()])
     assert sorted(p.seconds for p in found.parts) == pytest.approx(said, abs=1e-12 * time["step"])
+
+
+def test_calls_of_micro_batches_of_which_some_run_nothing_again() -> None:
+    """Stage 0 holds 4 micro-batches, of which 1 keeps all: 3 of its 8 layers run again for 3 of 4."""
+    found = step("partial")
+    again = {k.operation: often(k) for k in stage_kernels(found.result, 0, found.block_kernels) if (k.block, k.phase) == ("dense", "forward")}
+    assert again["mlp.gate_up"] == "10.25"
 
 
 @pytest.mark.parametrize("case", CASES)

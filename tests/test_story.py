@@ -312,6 +312,7 @@ def test_four_pages_answer_what_is_asked() -> None:
         "what is B_2's effect": "| $`B_{2}`$ | bandwidth of one rank over tier 2 (infiniband, between nodes) | 50 GB/s | \u22120.",
         "what does recomputation cost": "| `recompute=full` | ",
         "how many tokens has a step": " of them: 32 768 tokens. ",
+        "which message is the longest": r"| its calls | the longest of a micro-batch: all-gather of a forward over $`\tau`$, 448 MiB in ",
         "is it steps alone": "MWh, steps alone | ",
         "how large is the model": "671 B parameters, of which a token uses 37.55 B",
     }

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+import symsim
 from symsim.api.result import Result, derive
 from symsim.evaluation.buffers import buckets
+from symsim.evaluation.traffic import longest_calls
 from symsim.inputs.models import load_model
 from symsim.inputs.strategy import Strategy
 
@@ -76,3 +80,26 @@ def test_parameters_start_at_multiples_of_64_in_a_gradient_buffer() -> None:
     first); multiples of 32 would end at 256. Megatron-Core optimizer/param_layout.py pads with 64 and lcm(dp, 128)."""
     assert list(buckets([(160, False), (96, False)], 2, None, True, False)) == [384]
     assert list(buckets([(160, False), (96, False)], 2, None, False, False)) == [256]
+
+
+@pytest.mark.parametrize(
+    ("model", "strategy", "axis"),
+    [
+        ("mixtral-8x7b", "tp=2,sp=true,pp=2,ep=8,etp=1,dp=8,num_microbatches=4", "pp"),
+        ("deepseek-v2-lite", "ep=8,dp=16", "ep"),
+        ("llama3-8b", "zero=3,dp=16", "dp_cp"),
+        ("llama3-8b", "tp=8,sp=true", "tp"),
+    ],
+)
+def test_the_longest_call_is_that_of_all_definitions(model: str, strategy: str, axis: str) -> None:
+    """Of a micro-batch's messages, and of those that a step sends once, where there are any, on every stage."""
+    result = symsim.derive(model, strategy, system="h100-sxm")
+    longest: dict[str, float] = {}
+    for definition in result.definitions("call_seconds"):
+        made = result.formula(definition.symbol)
+        per = "step" if definition.key.phase == "step" else "microbatch"
+        here = [float(made.value({**result.values, **result.stage_values(stage)})) for stage in result.stages]
+        longest[per] = max(longest.get(per, 0.0), *here)
+    found = longest_calls(result)
+    assert {per: seconds for per, (seconds, _, _) in found.items()} == pytest.approx(longest)
+    assert found["microbatch"][2].axis == axis

@@ -309,6 +309,7 @@ def _called(latex: str, inside: str) -> str:
     return latex.replace("{}", inside)
 
 
+_HIGH = 1 << 20
 _WORD = re.compile(r"\\mathrm\{[A-Za-z]{2,}\}")
 _WORDS = re.compile(r"(?<![_^{])\\mathrm\{[A-Za-z]{2,}\}$")
 
@@ -325,7 +326,9 @@ def _product(factors: Sequence[str]) -> str:
 
 
 def grouped(number: int) -> str:
-    r"""An integer in LaTeX with thin spaces between thousands: 12\,345."""
+    r"""An integer in LaTeX with thin spaces between thousands: 12\,345; a high power of two as one: 2^{30}."""
+    if number >= _HIGH and number & number - 1 == 0:
+        return f"2^{{{number.bit_length() - 1}}}"
     return f"{number:,}".replace(",", r"\,")
 
 

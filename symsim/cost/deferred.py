@@ -11,7 +11,7 @@ finish_embedding_wgrad_compute.
 
 from __future__ import annotations
 
-from symsim.algebra.expr import ZERO, Expr, maximum, minimum, symbol
+from symsim.algebra.expr import ONE, ZERO, Expr, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
 from symsim.algebra.key import Key, of_block, of_stage, of_step
 from symsim.algebra.kinds import HEAD
@@ -20,6 +20,7 @@ from symsim.algebra.reductions import stages_at
 from symsim.inputs.strategy import Strategy
 from symsim.ir.block import WIDTHS
 from symsim.ir.operations import PRODUCTS, Redistribution
+from symsim.ir.roles import role_of
 from symsim.lowering.differentiate import elements
 from symsim.lowering.lowered import Lowered
 
@@ -30,6 +31,11 @@ def deferred(strategy: Strategy) -> Expr:
         return ZERO
     limit = strategy.wgrad_deferral_limit
     return minimum(symbol("m"), limit) if limit else symbol("m")
+
+
+def at_once(strategy: Strategy, block: str) -> Expr:
+    """The share of a block's weight gradients that do not wait."""
+    return 1 - deferred(strategy) / symbol("m") if role_of(block).behind else ONE
 
 
 def define_waiting(book: Derivation, lowered: Lowered) -> Key | None:

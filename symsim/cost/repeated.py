@@ -8,7 +8,9 @@ rank of several chunks they count passes of a micro-batch through one, whatever 
 from __future__ import annotations
 
 from symsim.algebra.expr import ONE, ZERO, Expr, symbol
+from symsim.algebra.key import layers
 from symsim.inputs.strategy import Strategy
+from symsim.lowering.lowered import Lowered
 
 
 def repeated_share(strategy: Strategy) -> Expr:
@@ -16,6 +18,11 @@ def repeated_share(strategy: Strategy) -> Expr:
     if strategy.num_microbatches_with_partial_activation_checkpoints is None:
         return ONE
     return 1 - symbol("whole_i") / symbol("window_i")
+
+
+def layers_again(strategy: Strategy, lowered: Lowered, name: str) -> Expr:
+    """Layers of a kind that run, and send, again as a whole on stage i, the mean of its micro-batches."""
+    return layers(name, again=True).expr * repeated_share(strategy) if name in lowered.checkpointed else ZERO
 
 
 def kept_whole(strategy: Strategy) -> Expr:

@@ -15,7 +15,7 @@ from typing import Any
 
 from symsim.algebra.expr import ONE, ZERO, Expr, ceil, maximum, minimum, symbol
 from symsim.algebra.formula import Derivation
-from symsim.algebra.key import Key, layers, of_block, of_stage, of_step
+from symsim.algebra.key import Key, of_block, of_stage, of_step
 from symsim.algebra.quantity import SECOND, Quantity, total
 from symsim.algebra.reductions import stages_at, stages_max, stages_pair, stages_sum
 from symsim.algebra.typeset import entry
@@ -24,7 +24,7 @@ from symsim.cost.collectives import Network
 from symsim.cost.compiled_update import moved_by_compiled_update
 from symsim.cost.compressed import compressed, compression_passes, momentum_messages
 from symsim.cost.count import label
-from symsim.cost.deferred import deferred, define_left_over
+from symsim.cost.deferred import at_once, define_left_over
 from symsim.cost.forwards import further_seconds
 from symsim.cost.headlines import headlines
 from symsim.cost.held import trained_part
@@ -32,7 +32,7 @@ from symsim.cost.host import host_seconds, host_traffic
 from symsim.cost.lengths import longest_rows
 from symsim.cost.orthogonal import orthogonal_messages, update_rounds, update_seconds
 from symsim.cost.reduce import arrivals, boundary, bucket_size, ends, expert_groups, reductions, shards, update_messages
-from symsim.cost.repeated import repeated_share
+from symsim.cost.repeated import layers_again
 from symsim.cost.states import main_type, parameter_type, state_bytes, states
 from symsim.cost.stragglers import waited_share
 from symsim.errors import InputError
@@ -44,7 +44,6 @@ from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import System
 from symsim.inputs.traced import once
 from symsim.ir.block import WIDTHS
-from symsim.ir.roles import role_of
 from symsim.lowering.lowered import Lowered
 from symsim.pipeline.schedules import Schedule, schedule_of
 from symsim.pipeline.shared import groups_of_stages
@@ -115,7 +114,7 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
     step: e_dp_stage and t_opt_stage."""
     strategy = lowered.profile.strategy
     often = {n: symbol(runs(n)) for n in lowered.blocks}
-    again = {n: layers(n, again=True).expr for n in lowered.checkpointed}
+    again = {n: layers_again(strategy, lowered, n) for n in lowered.checkpointed}
 
     def define(key: Key, parts: list[Quantity], meaning: str, latex: str, *, assumptions: tuple[str, ...] = ()) -> Quantity:
         return book.define(key, total(parts, SECOND), meaning, unit=SECOND, latex=latex, assumptions=assumptions)
@@ -133,10 +132,9 @@ def _stage_times(book: Derivation, network: Network, lowered: Lowered, blocks: M
             latex = rf"\epsilon^{{{phase[0]},{label(axis)},(i)}}"
             define(of_stage("e", phase=phase, axis=axis), parts, f"stage i: exposed messages over {axis}, {phase}", latex)
     alone = {n: blocks[n, False] for n in lowered.blocks}
-    now = 1 - deferred(strategy) / symbol("m")
-    weights = [seconds(block.weights) * often[n] * (now if role_of(n).behind else ONE) for n, block in alone.items()]
+    weights = [seconds(block.weights) * often[n] * at_once(strategy, n) for n, block in alone.items()]
     define(of_stage("t", phase="weights"), weights, "stage i: backward, weight gradients", "t_w^{(i)}")
-    repeated = [seconds(block.again) * times[form] * repeated_share(strategy) for form, block in blocks.items()]
+    repeated = [seconds(block.again) * times[form] for form, block in blocks.items()]
     define(of_stage("t", phase="again"), repeated, "stage i: recomputation before backward", "t_r^{(i)}")
     _sharded_parameters(book, network, lowered)
     zero = _sharding(lowered)

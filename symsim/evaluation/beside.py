@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
+from symsim.errors import InputError
 from symsim.evaluation.evaluated import evaluated
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.strategy import Strategy
@@ -31,6 +33,20 @@ def of_fp8(strategy: Strategy, system: System | None) -> dict[str, dict[str, Any
         defaults = {n: Strategy.model_fields[n].default for n in _OF_FP8 if getattr(strategy, n) != Strategy.model_fields[n].default}
         return {"none": {"fp8": "none", **defaults}}
     return {} if system is not None and system.accelerator.peak.fp8 is None else {"delayed": {"fp8": "delayed"}}
+
+
+def recomputing(strategy: Strategy) -> dict[str, Any]:
+    """All layers again where nothing is made again, else nothing."""
+    return {"recompute": "full" if strategy.recompute == "none" else "none"}
+
+
+def ahead(result: Evaluation) -> None:
+    """Makes what a report's table of choices and its page, which two processes make, derive alike."""
+    strategy = result.strategy
+    shallower = [{"pp": strategy.pp // 2}] if strategy.pp > 2 else []
+    for options in (recomputing(strategy), *of_fp8(strategy, result.system).values(), *shallower):
+        with suppress(InputError):
+            beside(result, options)
 
 
 def beside(result: Evaluation, options: Mapping[str, Any]) -> Evaluation:

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from symsim.algebra.expr import Call, Number, Symbol
-from symsim.algebra.key import layers, of_stage
+from symsim.algebra.key import of_stage
 from symsim.algebra.quantity import Definition
-from symsim.cost.deferred import deferred
-from symsim.cost.repeated import repeated_share
+from symsim.cost.deferred import at_once
+from symsim.cost.repeated import layers_again
 from symsim.evaluation.numbers import Evaluation
-from symsim.ir.roles import role_of
 from symsim.pipeline.schedules import schedule_of
 from symsim.pipeline.stages import runs
 
@@ -45,12 +44,12 @@ def _often(at: Evaluation, definition: Definition, numbers: Mapping[str, Number]
     """How often a stage runs it for one micro-batch (symsim/cost/step_time.py)."""
     name, phase = definition.key.block, definition.key.phase
     often = float(numbers[runs(name)])
-    if phase == "weights" and role_of(name).behind:
-        return often * (1 - float(deferred(at.strategy).evaluate(numbers)) / at.strategy.microbatches)
+    if phase == "weights":
+        return often * float(at_once(at.strategy, name).evaluate(numbers))
     if phase != "again":
         return often
-    whole = float(numbers[layers(name, again=True).text]) if name in at.lowered.checkpointed else 0.0
-    return (whole if definition.key.again else often - whole) * float(repeated_share(at.strategy).evaluate(numbers))
+    whole = float(layers_again(at.strategy, at.lowered, name).evaluate(numbers))
+    return whole if definition.key.again else often - whole
 
 
 def _wait(at: Evaluation, definition: Definition, numbers: Mapping[str, Number]) -> float:

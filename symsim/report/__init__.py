@@ -83,12 +83,23 @@ def _answering(result: "Evaluation") -> str:
     """The page with its section that answers, which takes as long as all others together."""
     from symsim.report.apart import apart
 
+    _ahead(result)
     with apart(partial(_live, result)) as live:
         # what either needs is imported by it alone
         from symsim.report import html
         from symsim.report.content import report
 
         return printable(html.render(report(result), live))
+
+
+def _ahead(result: "Evaluation") -> None:
+    """What two processes need alike is there when the second starts."""
+    from symsim.evaluation.beside import ahead
+
+    for name in ("machine", "mathml", "picture", "templating"):
+        import_module(f"symsim.report.{name}")
+    if result.system is not None:
+        ahead(result)
 
 
 def _live(result: "Evaluation") -> str:

@@ -10,6 +10,7 @@ from symsim.algebra.expr import Number
 from symsim.algebra.quantity import BYTE, ELEMENT, FLOP, NONE, SECOND, Unit
 
 THIN = "\u2009"
+_NOTHING = 1e-15  # seconds
 _UNIT = re.compile(r"(?<=\d) (?=(?:[kMGTPEZ]?i?B|byte|[kMGTPEZ]?FLOP|[kMT]|[mu\u00b5p]?s|%)(?:/s)?(?![\w%]))")
 _MICRO = re.compile(rf"(?<=\d[ {THIN}])us\b")
 _SCALES = {
@@ -43,10 +44,10 @@ def human(value: Number, unit: Unit) -> str:
 
 
 def seconds(value: Number) -> str:
-    """'1.749 s', '144.5 ms', '37.54 us': four digits."""
+    """'1.749 s', '144.5 ms', '37.54 us': four digits. Below a femtosecond is what rounding leaves of nothing."""
     units: tuple[tuple[float, str], ...] = ((1.0, "s"), (1e-3, "ms"))
     size, name = next(((n, u) for n, u in units if abs(float(value)) >= n), (1e-6, "us"))
-    return f"{four(float(value) / size)} {name}" if value else "0 s"
+    return f"{four(float(value) / size)} {name}" if abs(float(value)) >= _NOTHING else "0 s"
 
 
 def rate(value: float, unit: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from symsim.algebra.expr import Call, Expr
 from symsim.algebra.key import Key, of_block
@@ -10,26 +10,39 @@ from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import SECOND
 from symsim.algebra.typeset import width
 from symsim.cost.step_time import PHASES
-from symsim.report.amounts import human, seconds
+from symsim.report.amounts import human, percent, seconds
 from symsim.report.document import Code, Column, Equation, Math, Row, Span, Spans, Table, spans
 from symsim.report.ink import LINE, Ink, in_units
+from symsim.report.kernels import Kernel
 from symsim.report.step import Step
 
 _COLUMNS = ("forward", "input gradients", "weight gradients")
+_ROWS = 64  # operations of a table in which each has a row
+_SHARE = 0.002  # of a block's seconds, below which operations of a longer one are together
 
 
 def rows(step: Step, name: str, numbers: Mapping[str, int]) -> tuple[Row, ...]:
-    """A row an operation, by its number: seconds and bound of its kernels."""
-    found = step.block_kernels[name]
-    made = []
-    for operation in dict.fromkeys(k.operation for k in found):
-        cells: list[Span | Spans] = []
-        for column in _COLUMNS:
-            inside = [k for k in found if k.operation == operation and _column(k.phase) == column]
-            cells.append(seconds(sum(k.seconds for k in inside)) if inside else "")
-            cells.append(max(inside, key=lambda k: k.seconds).bound if inside else "")
-        made.append(Row((str(numbers[operation]), Code(operation), *cells)))
+    """A row an operation, by its number: seconds and bound of its kernels. Of very many, one for those that take next to nothing."""
+    every: dict[str, list[Kernel]] = {}
+    for kernel in step.block_kernels[name]:
+        every.setdefault(kernel.operation, []).append(kernel)
+    least = _SHARE * sum(k.seconds for k in step.block_kernels[name]) if len(every) > _ROWS else 0.0
+    small = [operation for operation, own in every.items() if sum(k.seconds for k in own) < least]
+    made = [Row((str(numbers[operation]), Code(operation), *_cells(own))) for operation, own in every.items() if operation not in small]
+    if small:
+        sums = _cells([k for operation in small for k in every[operation]])
+        made.append(Row(("", f"{len(small)} others, each below {percent(_SHARE)} of all", *sums)))
     return tuple(made)
+
+
+def _cells(kernels: Sequence[Kernel]) -> list[Span | Spans]:
+    """Seconds and bound in every column."""
+    cells: list[Span | Spans] = []
+    for column in _COLUMNS:
+        inside = [k for k in kernels if _column(k.phase) == column]
+        cells.append(seconds(sum(k.seconds for k in inside)) if inside else "")
+        cells.append(max(inside, key=lambda k: k.seconds).bound if inside else "")
+    return cells
 
 
 def table(name: str, found: tuple[Row, ...]) -> Table:

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from symsim.algebra.formula import Derivation
 from symsim.algebra.quantity import BYTE
 from symsim.errors import InputError
-from symsim.evaluation.beside import beside, of_fp8
+from symsim.evaluation.beside import beside, of_fp8, recomputing
 from symsim.evaluation.numbers import Evaluation
+from symsim.evaluation.quantities import QUANTITIES
 from symsim.inputs.settings import text_of
 from symsim.lowering.checks import check
 from symsim.report.amounts import human, plain, signed_percent
@@ -20,6 +22,8 @@ _WORTH = 0.01  # share of a step that a part must have for what shrinks it to be
 _MOST_SIZES = 12  # micro-batches that are tried
 _MOST_SEQUENCES = 1 << 20
 _MOST_TP = 8  # of the degrees of tensor parallelism that are tried
+# what a choice tells of itself
+_TOLD = ("tokens_per_second", "memory.peak", "memory.reserve")
 # what hides the messages of an axis
 _HIDES: Mapping[str, Mapping[str, Any]] = {
     "exposed_tp": {"tp_comm_overlap": True},
@@ -76,6 +80,16 @@ class Sizes:
         return (c for c in (self.fits, self.beyond) if c is not None and c.result.strategy.micro_batch_size != self.now)
 
 
+def _needed(result: Evaluation) -> Evaluation:
+    """With no more definitions than what a choice tells of it stands on."""
+    every, needed = result.derivation.definitions, {QUANTITIES[name].symbol for name in _TOLD} | {"M_stage_peak"}
+    for name in reversed(every):
+        if name in needed:
+            needed |= every[name].expr.symbols()
+    own = {name: one for name, one in every.items() if name in needed}
+    return replace(result, counted=replace(result.counted, derivation=Derivation(own)))
+
+
 def tables(step: Step | None) -> tuple[Table, ...]:
     """Every choice with its tokens a second and its peak, the fastest first; nothing where there is no time."""
     if step is None:
@@ -107,14 +121,16 @@ def _runs(choice: Choice) -> bool:
 def _choices(step: Step) -> Iterator[Choice]:
     strategy = step.result.strategy
     twice = strategy.model_copy(update={"num_microbatches": 2 * strategy.microbatches, "global_batch_size": None})
-    yield Choice(spans(f"twice the micro-batches, {2 * strategy.microbatches:,}, and so twice the batch"), replace(step.result, strategy=twice))
+    yield Choice(
+        spans(f"twice the micro-batches, {2 * strategy.microbatches:,}, and so twice the batch"), replace(_needed(step.result), strategy=twice)
+    )
     for options in (*_options(step), *_degrees(step)):
         try:
             other = beside(step.result, options)
         except InputError:
             continue
         shown = {n: v for n, v in options.items() if v is not None}
-        yield Choice(spans(Code(",".join(f"{name}={text_of(value)}" for name, value in shown.items()))), other)
+        yield Choice(spans(Code(",".join(f"{name}={text_of(value)}" for name, value in shown.items()))), _needed(other))
 
 
 def sizes(step: Step) -> Sizes:
@@ -173,7 +189,7 @@ def _sized(step: Step, size: int, count: int) -> Choice | None:
         check(step.result.model, other)
     except InputError:
         return None
-    tried = Choice(spans(f"micro-batches of {size}, {count} of them"), replace(step.result, strategy=other))
+    tried = Choice(spans(f"micro-batches of {size}, {count} of them"), replace(_needed(step.result), strategy=other))
     return tried if _runs(tried) else None
 
 
@@ -202,7 +218,7 @@ def _degrees(step: Step) -> Iterator[dict[str, Any]]:
 def _options(step: Step) -> Iterator[dict[str, Any]]:
     """Recomputation, or none; and what would shrink the parts of the step that are worth it."""
     strategy, depth = step.result.strategy, step.result.strategy.pp
-    yield {"recompute": "full" if strategy.recompute == "none" else "none"}
+    yield recomputing(strategy)
     large = {p.definition for p in step.parts if p.share > _WORTH}
     layers = int(step.result.numbers["L"])
     if "t_bubble" in large and strategy.vpp == 1 and strategy.schedule == "1f1b" and layers % depth == 0 and layers > depth:

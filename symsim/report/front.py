@@ -7,6 +7,7 @@ from symsim.algebra.typeset import entry, symbol_latex
 from symsim.algebra.vocabulary import domain
 from symsim.evaluation.numbers import Evaluation
 from symsim.evaluation.run import run_of
+from symsim.evaluation.traffic import longest_calls
 from symsim.inputs.system import quantities, symbol_values
 from symsim.ir.collectives import COLLECTIVES
 from symsim.report import choices, question, resources
@@ -194,16 +195,31 @@ def binds(step: Step, ink: Ink, totals: Totals) -> Table:
 def _messages(step: Step, ink: Ink, totals: Totals) -> list[tuple[str, Spans]]:
     """Those that show most, and why; those with the most bytes, of a micro-batch and of a step, on the rank that has most."""
     said: list[Spans] = []
-    for wanted, when in (("microbatch", " in all {calls:,} calls of a {phase}"), ("step", " a step")):
+    for wanted, when in (("microbatch", " in {all} of a {phase}"), ("step", " a step")):
         of = [m for m in totals.messages[totals.busiest] if m[3] == wanted]
         if not of:
             continue
         phase, op, axis, _, group, calls, sent, received = max(of, key=lambda m: max(m[6:]))
         over: Span = ink.math(group) if group.symbols() else Code(axis)
-        often = when.format(calls=calls, phase=phase)
+        often = when.format(all=f"all {calls:,} calls" if calls > 1 else "the one call", phase=phase)
         said.append(spans(f"{COLLECTIVES[op].said} over ", over, f", {human(max(sent, received), BYTE)}{often}"))
     shown = most_shown(step)
-    return [("its messages", spans(*shown, *[" Most bytes: " if shown else "most bytes: "], *joined(said, "; "), "."))] if said else []
+    most = spans(*shown, *[" Most bytes: " if shown else "most bytes: "], *joined(said, "; "), ".")
+    return [("its messages", most), ("its calls", _longest(step, ink))] if said else []
+
+
+def _longest(step: Step, ink: Ink) -> Spans:
+    """The longest single call of a micro-batch, and of what a step sends once."""
+    said: list[Spans] = []
+    for per, when in (("microbatch", "the longest of a micro-batch: "), ("step", "of a step: ")):
+        if (found := longest_calls(step.result).get(per)) is not None:
+            time, stage, message = found
+            size = human(whole(message.larger_bytes.evaluate(step.stage(stage))), BYTE)
+            over: Span = ink.math(message.group) if message.group.symbols() else Code(message.axis)
+            where = f", on stage {stage}" if step.depth > 1 else ""
+            phase = f" of a {message.phase}" if per == "microbatch" else ""
+            said.append(spans(f"{when}{COLLECTIVES[message.op].said}{phase} over ", over, f", {size} in {seconds(time)}{where}"))
+    return spans(*joined(said, "; "), ".")
 
 
 def _hidden(step: Step) -> str:

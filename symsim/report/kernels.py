@@ -16,18 +16,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from symsim.algebra.expr import Expr, Number, minimum, symbol
-from symsim.algebra.key import layers, of_block
+from symsim.algebra.key import of_block
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.cost.count import flops
+from symsim.cost.deferred import at_once
+from symsim.cost.repeated import layers_again
 from symsim.evaluation.numbers import Evaluation
 from symsim.inputs.curves import SYMBOLS as COEFFICIENTS
 from symsim.inputs.system import Peak
 from symsim.ir.operations import OPERATIONS, UNCOUNTED
-from symsim.lowering.lowered import Lowered
 from symsim.lowering.remember import Remembered
 from symsim.pipeline.stages import runs
 from symsim.placement.sizes import REACHES, entries_per_query, keys_per_query, own_keys, own_symbols
-from symsim.report.amounts import rate
+from symsim.report.amounts import four, rate
 
 BOUNDS = ("compute", "memory", "latency")
 _LATENCIES = tuple(n for n in COEFFICIENTS if SYMBOLS[n].unit == "s")
@@ -39,7 +40,8 @@ RATES = {f"Phi_{kind}": kind for kind in Peak.model_fields}
 class Kernel:
     """One kernel of a block. phase: forward, or a backward kernel's own name (dgrad, wgrad, backward).
 
-    seconds, flops and bytes are those of one call; calls counts a micro-batch's on the stage, those of recomputation too.
+    seconds, flops and bytes are those of one call; calls counts a micro-batch's on the stage, those of recomputation too: their mean, where
+    some micro-batches run nothing again, or weight gradients wait until after the last.
     definition names the seconds in the derivation. peak is the rate of the multiplier it uses, FLOP/s.
     """
 
@@ -47,7 +49,7 @@ class Kernel:
     operation: str
     phase: str
     definition: str
-    calls: int
+    calls: Number
     seconds: float
     flops: float
     bytes: float
@@ -57,7 +59,7 @@ class Kernel:
     @property
     def total(self) -> float:
         """Seconds of all calls."""
-        return self.calls * self.seconds
+        return float(self.calls) * self.seconds
 
     @property
     def flops_per_second(self) -> float:
@@ -81,6 +83,11 @@ def moves(kernel: Kernel) -> bool:
 def achieved(kernel: Kernel) -> str:
     """Bytes or FLOPs a second, in words."""
     return rate(kernel.bytes_per_second, "B/s") if moves(kernel) else rate(kernel.flops_per_second, "FLOP/s")
+
+
+def often(kernel: Kernel) -> str:
+    """Its calls; a mean that is no whole number has its four digits."""
+    return str(int(kernel.calls)) if kernel.calls == int(kernel.calls) else four(float(kernel.calls))
 
 
 def block_kernels(result: Evaluation, name: str) -> list[Kernel]:
@@ -112,17 +119,19 @@ def stage_kernels(result: Evaluation, stage: int, blocks: Mapping[str, Iterable[
     numbers = result.stage_numbers(result.stages[stage])
     made = []
     for name, found in blocks.items():
-        times, again = calls(result.lowered, name, numbers)
-        made += [replace(k, calls=times + (again.get(k.operation, 0) if k.phase == "forward" else 0)) for k in found]
+        times, again = calls(result, name, numbers)
+        weights = times * at_once(result.strategy, name).evaluate(numbers)
+        forward = {k.operation: times + again.get(k.operation, 0) for k in found}
+        made += [replace(k, calls=forward[k.operation] if k.phase == "forward" else weights if k.phase == "wgrad" else times) for k in found]
     return sorted((k for k in made if k.calls), key=lambda k: -k.total)
 
 
-def calls(lowered: Lowered, name: str, numbers: Mapping[str, Number]) -> tuple[int, dict[str, int]]:
+def calls(result: Evaluation, name: str, numbers: Mapping[str, Number]) -> tuple[int, dict[str, Number]]:
     """How often a stage runs a block for one micro-batch, and how often each operation runs again."""
-    often = int(numbers[runs(name)])
-    whole = int(numbers[layers(name, again=True).text]) if name in lowered.checkpointed else 0
-    again: dict[str, int] = {}
-    variants: Iterable[tuple[Remembered | None, int]] = ((lowered.blocks[name], often - whole), (lowered.checkpointed.get(name), whole))
+    lowered, often = result.lowered, int(numbers[runs(name)])
+    whole = layers_again(result.strategy, lowered, name).evaluate(numbers)
+    again: dict[str, Number] = {}
+    variants: Iterable[tuple[Remembered | None, Number]] = ((lowered.blocks[name], often - whole), (lowered.checkpointed.get(name), whole))
     for variant, count in variants:
         for index in variant.recomputed if variant is not None else ():
             operation = lowered.blocks[name].placed.block.ops[index].name

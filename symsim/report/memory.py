@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from symsim.algebra.expr import Call, Expr, Number
-from symsim.algebra.key import of_stage
-from symsim.algebra.quantity import BYTE, NONE, Unit
+from symsim.algebra.key import layers, of_stage
+from symsim.algebra.kinds import in_words
+from symsim.algebra.quantity import BYTE, NONE, Definition, Unit
 from symsim.algebra.typeset import width
 from symsim.cost.memory import binding_moment, moments
 from symsim.report.amounts import exact, human
-from symsim.report.document import Column, Equations, Gauge, Gauges, Math, Paragraph, Row, Section, Spans, Table, spans
+from symsim.report.document import Code, Column, Equations, Gauge, Gauges, Math, Paragraph, Row, Section, Spans, Table, joined, spans
 from symsim.report.ink import Ink
 from symsim.report.step import MEMORY_PARTS, Step
 from symsim.report.totals import ranges
@@ -44,10 +45,40 @@ def section(step: Step, ink: Ink, short: bool = False) -> Section:
     absent = [d for d in moments(step.result.derivation) if not step.stage(step.fullest)[d.symbol]] if not short else []
     none = "; a moment that it does not have has none" if any(d.symbol not in step.nothing for d in absent) else ""
     none += "; one that no stage has is nothing here" if any(d.symbol in step.nothing for d in absent) else ""
-    values = Paragraph(spans(f"Values are those{which or ' of the only stage'}{none}.", *_on_the_host(step)))
-    moment, digits = _tables(step, ink)
+    as_of = _as_of(step)
+    names = [name for name in names if name not in as_of]
+    once = () if short else _written_once(step, as_of)
+    values = Paragraph(spans(f"Values are those{which or ' of the only stage'}{none}.", *once, *_on_the_host(step)))
+    moment, digits = _tables(step, ink, as_of)
     tables = [_fullest(moment)] if short else [moment, digits]
     return Section("Memory", (Paragraph(spans(said)), opening, bars(step), *tables, values, _equations(step, ink, names, short)))
+
+
+def _as_of(step: Step) -> dict[str, str]:
+    """Of moments whose formula is that of a fuller one with the letters of two kinds of layers exchanged, that one."""
+    values, found = step.stage(step.fullest), dict[str, str]()
+    every = sorted((d for d in moments(step.result.derivation) if d.symbol not in step.nothing), key=lambda d: -values[d.symbol])
+    for n, d in enumerate(every):
+        of_others = (e for e in every[:n] if e.symbol not in found and e.key._replace(block=d.key.block) == d.key)
+        alike = next((e for e in of_others if e.expr.substitute(_exchanged(step, e.key.block, d.key.block)) == d.expr), None)
+        if alike is not None:
+            found[d.symbol] = alike.symbol
+    return found
+
+
+def _exchanged(step: Step, one: str, other: str) -> dict[str, Expr]:
+    """Of two kinds of layers each one's symbols for the other's."""
+    keys = [d.key for d in step.result.derivation.definitions.values() if d.key.block in (one, other)]
+    keys += [layers(kind, again=again) for kind in (one, other) for again in (False, True)]
+    return {key.text: key._replace(block=other if key.block == one else one).expr for key in keys}
+
+
+def _written_once(step: Step, as_of: Mapping[str, str]) -> Spans:
+    """Which kinds of layers the formulas of others stand for."""
+    book = step.result.derivation.definitions
+    pairs = dict.fromkeys((book[name].key.block, book[other].key.block) for name, other in as_of.items())
+    said = joined([spans("for ", Code(in_words(name)), " read that of ", Code(in_words(other))) for name, other in pairs], ", ")
+    return spans(" Of moments whose formulas differ in the kind of layers alone one is written: ", *said, ".") if pairs else ()
 
 
 def _fullest(moments_of: Table) -> Table:
@@ -134,12 +165,34 @@ def _equations(step: Step, ink: Ink, names: Sequence[str], short: bool) -> Equat
     return Equations((*made, *ink.zeros(nothing)))
 
 
-def _tables(step: Step, ink: Ink) -> list[Table]:
-    found = moments(step.result.derivation)
+def _moments(step: Step, ink: Ink, as_of: Mapping[str, str]) -> tuple[Row, ...]:
+    """The moments of the fullest stage, the fullest first; kinds of layers that hold as much by the same formula have a row together."""
     values = step.stage(step.fullest)
-    held = sorted((d for d in found if values[d.symbol]), key=lambda d: -values[d.symbol])
+    held = sorted((d for d in moments(step.result.derivation) if values[d.symbol]), key=lambda d: -values[d.symbol])
     ink.defined.update(dict.fromkeys(d.symbol for d in held))
-    when = tuple(Row((d.meaning, ink.symbol(d.symbol), human(-int(-values[d.symbol] // 1), BYTE))) for d in held)
+    together: dict[str, list[Definition]] = {}
+    for d in held:
+        first = as_of.get(d.symbol, d.symbol)
+        together.setdefault(first if values[first] == values[d.symbol] else d.symbol, []).append(d)
+    return tuple(
+        Row(
+            (
+                f"{d.meaning}{_others([in_words(other.key.block) for other in alike if other is not d])}",
+                joined([(ink.symbol(one.symbol),) for one in (d, *(other for other in alike if other is not d))], ", "),
+                human(-int(-values[d.symbol] // 1), BYTE),
+            )
+        )
+        for d in held
+        if (alike := together.get(d.symbol))
+    )
+
+
+def _others(kinds: Sequence[str]) -> str:
+    return f"; of {' and '.join(kinds)} as much" if kinds else ""
+
+
+def _tables(step: Step, ink: Ink, as_of: Mapping[str, str]) -> list[Table]:
+    when = _moments(step, ink, as_of)
     every = _alike(step, step.alike_in_memory)
     shown = every if len(every) <= _ROWS else _ends(step, every)
     parts = [p for p in MEMORY_PARTS if any(step.memory(first)[p] for _, first in shown)]

@@ -6,7 +6,7 @@ from symsim.algebra.kinds import in_words
 from symsim.report.amounts import percent, seconds
 from symsim.report.document import Code, Column, Paragraph, Point, Roofline, Row, Section, Table, spans
 from symsim.report.ink import Ink
-from symsim.report.kernels import RATES, Kernel, achieved, moves, peaks
+from symsim.report.kernels import RATES, Kernel, achieved, moves, often, peaks
 from symsim.report.sources import ROOFLINE
 from symsim.report.step import Step
 
@@ -56,7 +56,10 @@ def _table(step: Step, whole: float) -> Table:
         Column("of that", 5, True),
     )
     left = f", the {_LISTED} longest of {len(step.kernels)}" if len(step.kernels) > _LISTED else ""
-    said = "Calls include those of recomputation; of that: of the peak rate where it multiplies, of the HBM bandwidth where it moves."
+    strategy = step.result.strategy
+    differ = strategy.num_microbatches_with_partial_activation_checkpoints is not None or strategy.defer_embedding_wgrad_compute
+    mean = ", their mean where micro-batches differ" if differ else ""
+    said = f"Calls include those of recomputation{mean}; of that: of the peak rate where it multiplies, of the HBM bandwidth where it moves."
     return Table(spans(f"Kernels of one micro-batch{left}. {said}"), columns, tuple(rows), key="kernels")
 
 
@@ -66,7 +69,7 @@ def _row(kernel: Kernel, whole: float, step: Step) -> Row:
         (
             Code(in_words(kernel.block)),
             (Code(kernel.operation), f", {kernel.phase}"),
-            str(kernel.calls),
+            often(kernel),
             seconds(kernel.total),
             percent(kernel.total / whole),
             kernel.bound,

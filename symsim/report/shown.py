@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from symsim.algebra.key import layers, of_block, of_stage
+from symsim.algebra.key import of_block, of_stage
+from symsim.cost.repeated import layers_again
 from symsim.cost.step_time import exposed_axes, exposed_of_stage
 from symsim.pipeline.stages import runs
 from symsim.report.amounts import percent, seconds
@@ -49,7 +50,7 @@ def _share(step: Step, axis: str) -> float | None:
         return _of(shown, float(sum(of_a_stage)))
     taken = []
     for name in step.result.lowered.blocks:
-        again = numbers[layers(name, again=True).text] if name in step.result.lowered.checkpointed else 0
+        again = layers_again(step.result.strategy, step.result.lowered, name).evaluate(numbers)
         for whole_again, times in ((False, numbers[runs(name)] - again), (True, again)):
             own = partial(of_block, "c", name, whole_again, axis=axis)
             taken += [times * numbers[key.text] for phase in phases if (key := own(phase=phase)) in book]

@@ -9,12 +9,14 @@ from functools import cached_property, partial
 
 from symsim.algebra.expr import ZERO, Call, Expr, Number, symbol
 from symsim.algebra.facts import Fact, apply
-from symsim.algebra.key import layers, of_block, of_stage, of_step
+from symsim.algebra.key import of_block, of_stage, of_step
 from symsim.algebra.kinds import kind_of
 from symsim.algebra.quantity import BYTE
 from symsim.algebra.reductions import FUNCTIONS
 from symsim.algebra.vocabulary import SYMBOLS
+from symsim.cost.deferred import at_once
 from symsim.cost.memory import binding_moment
+from symsim.cost.repeated import layers_again
 from symsim.cost.reserve import RESERVES
 from symsim.cost.step_time import STAGE_TIMES, exposed_axes, exposed_of_stage
 from symsim.evaluation.above_peak import above_peak
@@ -199,8 +201,10 @@ class Step:
         made: dict[str, float] = {}
         for name in lowered.blocks:
             often = numbers[runs(name)]
-            again = numbers[layers(name, again=True).text] if name in lowered.checkpointed else 0
-            kernels = often * sum(numbers[of_block("t", name, phase=phase).text] for phase in ("forward", "inputs", "weights"))
+            again = layers_again(self.result.strategy, lowered, name).evaluate(numbers)
+            now = at_once(self.result.strategy, name).evaluate(numbers)
+            each = {phase: numbers[of_block("t", name, phase=phase).text] for phase in ("forward", "inputs", "weights")}
+            kernels = often * (each["forward"] + each["inputs"] + now * each["weights"])
             for whole_again, times in ((False, often - again), (True, again)):
                 own = partial(of_block, block=name, again=whole_again)
                 once = [own("t", phase="again"), *(own("e", phase=phase, axis=axis) for phase in ("forward", "backward") for axis in self.axes)]

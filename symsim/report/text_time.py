@@ -8,7 +8,7 @@ from symsim.algebra.kinds import in_words
 from symsim.algebra.quantity import BYTE
 from symsim.report.amounts import THIN, human, plain, rate, seconds
 from symsim.report.columns import stroke, table, wrapped
-from symsim.report.kernels import Kernel, achieved
+from symsim.report.kernels import Kernel, achieved, often
 from symsim.report.step import LAUNCHES, MEMORY_PARTS, Step, between, stage_seconds, tags
 from symsim.report.totals import left_out, ranges, thinned
 
@@ -84,7 +84,7 @@ def _where(step: Step) -> str:
 
 def _kernels(step: Step) -> str:
     micro = float(step.stage(step.slowest)["t_stage"])
-    rows = [[f"{title(k)} {k.phase}", str(k.calls), seconds(k.total), _percent(k.total / micro), k.bound, achieved(k)] for k in step.kernels[:_MOST]]
+    rows = [[f"{title(k)} {k.phase}", often(k), seconds(k.total), _percent(k.total / micro), k.bound, achieved(k)] for k in step.kernels[:_MOST]]
     shown = sum(k.total for k in step.kernels[:_MOST])
     rest = sum(k.total for k in step.kernels) - shown
     if len(step.kernels) > _MOST:
