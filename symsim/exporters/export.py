@@ -81,6 +81,12 @@ def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]
     return [place / name for name in made], said
 
 
+def exported(kind: str, asked: Asked, place: Path) -> list[str]:
+    """Write the files of a target; a sentence for every choice that they do not carry, and last where they are. InputError as `export`."""
+    written, said = export(kind, asked, place)
+    return [*said, f"wrote {', '.join(map(str, written))}"]
+
+
 def _headed(text: str, said: Sequence[str]) -> str:
     """The text with sentences in comments, behind those that it begins with."""
     lines = text.splitlines(keepends=True)

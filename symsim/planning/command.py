@@ -11,7 +11,7 @@ from pathlib import Path
 from symsim.algebra.quantity import BYTE
 from symsim.api.given import Given, as_given
 from symsim.errors import InputError, cut
-from symsim.exporters.export import Asked, export
+from symsim.exporters.export import Asked, exported
 from symsim.exporters.export import files as files_of
 from symsim.grid.answer import Progress
 from symsim.grid.axes import Axis, parse_axis
@@ -155,10 +155,8 @@ def _export(found: Plan, written: tuple[str, Path], say: Write) -> None:
     if not found.fits:
         raise InputError(f"--export {kind} {place}: nothing fits, so nothing is written")
     best = found.best[0].result
-    files, lost = export(kind, Asked(best.model, best.strategy, best.system, best.assumptions, found.best[0].idle), place)
-    for note in lost:
-        say(note)
-    say(f"wrote {', '.join(map(str, files))}")
+    for sentence in exported(kind, Asked(best.model, best.strategy, best.system, best.assumptions, found.best[0].idle), place):
+        say(sentence)
 
 
 def _chosen(sizes: Sequence[Size], need: Need, written: tuple[str, Path]) -> Size:
