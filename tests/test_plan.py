@@ -276,6 +276,26 @@ def test_fixed_options_leave_the_rows_that_have_them() -> None:
     assert _without(choice, {"y"}, {"x": True}) is None
 
 
+def _of_stages(fixed: str) -> list[dict[str, Any]]:
+    """What stages have of their own, of every depth of a space."""
+    found = plan(MODEL, SYSTEM, world=4, global_batch_size=32, fix=f"cp=1,tp=1,recompute=none,overlap_grad_reduce=true,micro_batch_size=1,{fixed}")
+    (depths,) = (axis for axis in space_of(found.asked)[0] if "pp" in axis.names)
+    return [dict(zip(depths.names, row)) for row in zip(*depths.columns)]
+
+
+@pytest.mark.parametrize("given", ["account_for_embedding_in_pipeline_split=true", "p2p_comm=asynchronous"])
+def test_what_is_given_of_stages_leaves_one_stage_in_the_space(given: str) -> None:
+    """It moves nothing there."""
+    rows, name = _of_stages(f"vpp=1,{given}"), given.split("=")[0]
+    assert {row["pp"] for row in rows} == {1, 2, 4} and all(name not in row for row in rows)
+
+
+def test_chunks_that_are_given_exchange_as_chunks_do() -> None:
+    """9 are none of those that a plan tries: their boundary tensors travel beside computation, as those of others do."""
+    rows = _of_stages("vpp=9")
+    assert {row["pp"] for row in rows} == {2} and {row["p2p_comm"] for row in rows} == {"asynchronous"}
+
+
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_every_option_of_a_framework_is_one(name: str) -> None:
     framework = FRAMEWORKS[name]
