@@ -129,6 +129,8 @@ FRAMEWORKS: dict[str, Framework] = {
         ),
         (
             "cuda_graph_impl=local",
+            # of experts without a fixed number of rows what stands before their dispatch
+            "cuda_graph_impl=transformer_engine,cuda_graph_scope=attn+moe_router",
             "cross_entropy_fusion=te",
             "cross_entropy_fusion=linear",
             "defer_embedding_wgrad_compute=true",

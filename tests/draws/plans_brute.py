@@ -155,7 +155,8 @@ def checked(draw: random.Random, asked: Question, of: Brute) -> list[str]:
     sizes, choices, _ = space_of(asked.asked)
     names, row = one_row(draw, asked, draw.choice([*(a.names for a in sizes), *(c.names for c in choices)]))
     which = draw.randrange(len(names))
-    if names[which] in (*asked.asked.framework.staged, *SPLITS):
+    own = {t.split("=")[0] for t in asked.allowed}
+    if names[which] in {*asked.asked.framework.staged, *SPLITS} - own:
         value, depth = one_row(draw, asked, names)[1][which], {**asked.fixed, **dict(zip(names, row))}["pp"]
         wrong += [*_at_all_depths(asked, of, names[which], value), *_at_a_depth(asked, of, names[which], value, depth)]
     else:
