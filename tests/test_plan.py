@@ -121,6 +121,7 @@ def test_experts_with_biases_are_not_split() -> None:
         ("qwen3.5-4b", "torchtitan", "recompute=none", "tp=8,sp=true", "heads_of_keys"),
         ("llama3-8b", "megatron", "cp=1,tp=2,overlap_p2p_comm=false,recompute=none", "pp=2,vpp=2,tp=2", "chunks_of_two_stages"),
         ("llama3-8b", "deepspeed", "precision=fp16,recompute=none", "zero=0,precision=fp16", "sums_of_fp16"),
+        ("llama3-8b", "deepspeed", "pp=2,recompute=none", "zero=3,pp=2", "shards_of_stages"),
     ],
 )
 def test_what_a_framework_does_not_start_with_is_not_in_its_plans(model: str, framework: str, fixed: str, beside: str, rule: str) -> None:

@@ -30,6 +30,7 @@ from symsim.planning.sizing_text import curve, sizing_text
 from symsim.planning.space import Asked as Planned
 from symsim.planning.space import options_beside, outside
 from symsim.planning.text import plan_text
+from symsim.planning.written import to_be_written
 from symsim.report.amounts import human
 from symsim.report.apart import apart
 from symsim.report.columns import wrapped
@@ -154,8 +155,7 @@ def _export(found: Plan, written: tuple[str, Path], say: Write) -> None:
     kind, place = written
     if not found.fits:
         raise InputError(f"--export {kind} {place}: nothing fits, so nothing is written")
-    best = found.best[0].result
-    for sentence in exported(kind, Asked(best.model, best.strategy, best.system, best.assumptions, found.best[0].idle), place):
+    for sentence in exported(kind, to_be_written(found.best[0]), place):
         say(sentence)
 
 

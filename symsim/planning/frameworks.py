@@ -149,7 +149,8 @@ FRAMEWORKS: dict[str, Framework] = {
     "torchtitan": Framework(
         "torchtitan",
         "torchtitan",
-        {"fusion": "compile", "grad_reduce_in_fp32": True},
+        # keys and values are gathered unless a TOML file says otherwise; others cannot
+        {"fusion": "compile", "grad_reduce_in_fp32": True, "cp_comm_type": "all_gather"},
         frozenset({"tp", "pp", "cp", "ep"}),
         {"sp": "tp>1"},
         # stages keep what they gathered, and reduce gradients, until the last micro-batch (distributed/pipelining)
