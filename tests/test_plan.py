@@ -427,6 +427,7 @@ def test_what_stops_a_whole_space_is_a_rule_before_it_is_its_grid() -> None:
     [
         ("megatron", {"fix": "optimizer=galore"}, "Megatron-LM has no optimizer=galore: it has adam, sgd, sgd_momentum, lion, muon"),
         ("torchtitan", {"overrides": {"optimizer_bits": "8"}}, "torchtitan has no optimizer_bits=8: it has 32"),
+        ("torchtitan", {"fix": "zero=2"}, "torchtitan has no zero=2: it has 0, 3"),
         ("torchtitan", {"allow": ["optimizer=adam,lamb"]}, "torchtitan has no optimizer=lamb: it has adam, sgd, sgd_momentum, muon"),
         ("megatron", {"fix": "tuner_type=lora,quantize_base=nf4"}, "Megatron-LM has no quantize_base=nf4: it has none"),
         ("megatron", {"allow": ["task_type=causal_lm,seq_cls"]}, "Megatron-LM has no task_type=seq_cls: it has causal_lm"),

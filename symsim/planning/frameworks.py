@@ -150,7 +150,7 @@ FRAMEWORKS: dict[str, Framework] = {
         "torchtitan",
         "torchtitan",
         # keys and values are gathered unless a TOML file says otherwise; others cannot
-        {"fusion": "compile", "grad_reduce_in_fp32": True, "cp_comm_type": "all_gather"},
+        {"fusion": "compile", "grad_reduce_in_fp32": True, "cp_comm_type": "all_gather", "zero": 3},
         frozenset({"tp", "pp", "cp", "ep"}),
         {"sp": "tp>1"},
         # stages keep what they gathered, and reduce gradients, until the last micro-batch (distributed/pipelining)
@@ -158,12 +158,12 @@ FRAMEWORKS: dict[str, Framework] = {
         _AS_CUT,
         {"fsdp_parameters": "main", "recompute_early_stop": "false"},
         (
-            Choice(("zero", "reshard_after_forward"), ((3, True), (3, False), (2, True))),
+            Choice(("reshard_after_forward",), ((True,), (False,))),
             Choice(("recompute",), (("none",), ("full",), ("sac_mm_attn",))),
         ),
         ("cross_entropy_fusion=chunked", "offload_parameters=true", "fusion=eager"),
         rules_of("torchtitan"),
-        {"optimizer": ("adam", "sgd", "sgd_momentum", "muon"), "optimizer_bits": (32,), **_PRETRAINING},
+        {"zero": (0, 3), "optimizer": ("adam", "sgd", "sgd_momentum", "muon"), "optimizer_bits": (32,), **_PRETRAINING},
     ),
     "deepspeed": Framework(
         "deepspeed",
