@@ -121,6 +121,7 @@ def test_experts_with_biases_are_not_split() -> None:
         ("qwen3.5-4b", "torchtitan", "recompute=none", "tp=8,sp=true", "heads_of_keys"),
         ("llama3-8b", "megatron", "cp=1,tp=2,overlap_p2p_comm=false,recompute=none", "pp=2,vpp=2,tp=2", "chunks_of_two_stages"),
         ("llama3-8b", "deepspeed", "precision=fp16,recompute=none", "zero=0,precision=fp16", "sums_of_fp16"),
+        ("llama3-8b", "deepspeed", "pp=2,recompute=none", "zero=3,pp=2", "shards_of_stages"),
     ],
 )
 def test_what_a_framework_does_not_start_with_is_not_in_its_plans(model: str, framework: str, fixed: str, beside: str, rule: str) -> None:
@@ -276,6 +277,26 @@ def test_fixed_options_leave_the_rows_that_have_them() -> None:
     assert _without(choice, {"y"}, {"x": True}) is None
 
 
+def _of_stages(fixed: str) -> list[dict[str, Any]]:
+    """What stages have of their own, of every depth of a space."""
+    found = plan(MODEL, SYSTEM, world=4, global_batch_size=32, fix=f"cp=1,tp=1,recompute=none,overlap_grad_reduce=true,micro_batch_size=1,{fixed}")
+    (depths,) = (axis for axis in space_of(found.asked)[0] if "pp" in axis.names)
+    return [dict(zip(depths.names, row)) for row in zip(*depths.columns)]
+
+
+@pytest.mark.parametrize("given", ["account_for_embedding_in_pipeline_split=true", "p2p_comm=asynchronous"])
+def test_what_is_given_of_stages_leaves_one_stage_in_the_space(given: str) -> None:
+    """It moves nothing there."""
+    rows, name = _of_stages(f"vpp=1,{given}"), given.split("=")[0]
+    assert {row["pp"] for row in rows} == {1, 2, 4} and all(name not in row for row in rows)
+
+
+def test_chunks_that_are_given_exchange_as_chunks_do() -> None:
+    """9 are none of those that a plan tries: their boundary tensors travel beside computation, as those of others do."""
+    rows = _of_stages("vpp=9")
+    assert {row["pp"] for row in rows} == {2} and {row["p2p_comm"] for row in rows} == {"asynchronous"}
+
+
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_every_option_of_a_framework_is_one(name: str) -> None:
     framework = FRAMEWORKS[name]
@@ -406,6 +427,7 @@ def test_what_stops_a_whole_space_is_a_rule_before_it_is_its_grid() -> None:
     [
         ("megatron", {"fix": "optimizer=galore"}, "Megatron-LM has no optimizer=galore: it has adam, sgd, sgd_momentum, lion, muon"),
         ("torchtitan", {"overrides": {"optimizer_bits": "8"}}, "torchtitan has no optimizer_bits=8: it has 32"),
+        ("torchtitan", {"fix": "zero=2"}, "torchtitan has no zero=2: it has 0, 3"),
         ("torchtitan", {"allow": ["optimizer=adam,lamb"]}, "torchtitan has no optimizer=lamb: it has adam, sgd, sgd_momentum, muon"),
         ("megatron", {"fix": "tuner_type=lora,quantize_base=nf4"}, "Megatron-LM has no quantize_base=nf4: it has none"),
         ("megatron", {"allow": ["task_type=causal_lm,seq_cls"]}, "Megatron-LM has no task_type=seq_cls: it has causal_lm"),

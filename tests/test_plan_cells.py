@@ -13,9 +13,11 @@ from symsim.algebra.quantity import Definition
 from symsim.api.python import derive
 from symsim.inputs.models import load_model
 from symsim.planning.frameworks import FRAMEWORKS
+from symsim.planning.least import Least
 from symsim.planning.search import Cell, Search
 from symsim.planning.space import Asked
-from symsim.planning.tables import Tables, Trees
+from symsim.planning.tables import Tables
+from symsim.planning.trees import Trees
 from symsim.planning.ways import Tree, _Begun
 from tests.plan_bounds import searched, whole
 
@@ -162,6 +164,33 @@ def test_what_a_pass_made_is_taken_at_other_points() -> None:
     assert ways is not None and len(ways) > 4 and again == ways and first.of.memory.runs["_block"][0] == made
 
 
+def test_rows_under_which_layers_are_of_the_same_kinds_share_a_derivation() -> None:
+    """With adapters a checkpointed layer's input needs a gradient: what runs again in full is another model, what runs again in parts is not."""
+    search = of("olmoe-1b-7b", 8, {"cp": 1, "pp": 1, "vpp": 1, "tp": 1, "ep": 8, "micro_batch_size": 1, "tuner_type": "lora"})
+    at = next(k for k, choice in enumerate(search.choices) if choice.names[0] == "recompute")
+    cells = looked(search)
+    assert {search.choices[at].rows[cell.rows[at] or 0][0] for cell in cells} == {"none", "full", "selective"} and None not in {
+        c.rows[at] for c in cells
+    }
+    looked(search, cells)
+    shared = {trees.base.strategy.recompute for trees in search._trees.kept.values()}
+    assert shared == {"none", "full"} and len(search._trees.kept) == 2
+
+
+def test_a_bound_of_a_cell_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[tuple[int, str, bytes]] = []
+
+    def time(self: Least) -> Any:
+        done.append((id(self._trees), repr(sorted(self._chosen.items())), self._at.tobytes()))
+        return original(self)
+
+    original = Least.time
+    monkeypatch.setattr(Least, "time", time)
+    search = of("smollm2-360m", 8, {"cp": 1, "vpp": 1, "recompute": "none"}, ("cross_entropy_fusion=unfused,te",))
+    search.run(lambda what, done, total: None)
+    assert len(done) > 10 and len(set(done)) == len(done)
+
+
 @pytest.mark.parametrize("name", ["moe", "head", "staying", "following"])
 def test_what_is_taken_is_what_would_be_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def found(asked: tuple[str, ...]) -> list[set[frozenset[Definition]]]:
@@ -181,15 +210,16 @@ def test_what_ways_share_of_memory_is_what_each_has() -> None:
     allowed = ("grad_reduce_in_fp32=true,false", "use_precision_aware_optimizer=false,true", "main_params_dtype=fp32,bf16")
     search, seen = of("llama3-8b", 4, {"cp": 1, "pp": 1, "vpp": 1, "tp": 1, "micro_batch_size": 1}, allowed), set()
     looked(search)
-    for trees in search._trees.values():
+    for trees in search._trees.kept.values():
         together = trees._tables
         assert together is not None
         for way in trees.staying.ways({}, 64)[0] or ():
             alone = Tables(together._variant, together.points, together._program, {})
-            each, own = ([np.stack(pair) for pair in tables.stay(way)] for tables in (together, alone))
-            assert all(np.array_equal(one, other) for one, other in zip(each, own, strict=True))
+            for gradients in (True, False):
+                each, own = (tables.stay(way, slice(None), gradients) for tables in (together, alone))
+                assert all(np.array_equal(one, other) for one, other in zip(each, own, strict=True))
             assert all(np.array_equal(one, other) for one, other in zip(together.most_that_stays(way), alone.most_that_stays(way), strict=True))
-            seen.add(float(own[0][1].max()))
+            seen.add(float(alone.stay(way, slice(None))[0].max()))
     assert len(seen) > 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,33 @@ def test_what_a_file_says_otherwise_stands_in_the_plan() -> None:
     how = {"assume.causal": "half"}
     other = plan("smollm2-360m", SYSTEM, world=4, global_batch_size=16, fix="cp=1,pp=1,tp=1,recompute=none", top=1, overrides=how)
     assert not other.written.unsaid and "written" not in other.to_json() and "cannot say" not in plan_text(other)
+
+
+def test_context_ranks_of_torchtitan_gather_keys() -> None:
+    """Its files in Python say no other way, and its TOML files this one unless told."""
+    found = plan("llama3-8b", "h200-sxm", world=8, global_batch_size=16, framework="torchtitan", fix=f"{ALONE},cp=2".replace("cp=1,", ""))
+    assert found.best[0].result.strategy.cp_comm_type == "all_gather"
+    assert "cp_comm_type" not in [one.name for one in found.written.unsaid]
+
+
+def test_what_moves_nothing_is_not_lost_in_a_file(tmp_path: Path) -> None:
+    """ZeRO-3 has no buckets of gathered parameters; that layers run again stands in the trainer's arguments."""
+    asked = ("-y", SYSTEM, "--world", "8", "--global-batch-size", "16", "--framework", "deepspeed", "--fix", "zero=3,recompute=full")
+    ended = run("plan", "llama3-8b", *asked, "--export", "deepspeed", str(tmp_path / "ds.json"))
+    assert "cannot say recompute=full" in ended.stderr and "allgather_bucket_size" not in ended.stderr
+
+
+def test_kinds_that_take_as_long_are_said_so() -> None:
+    found = plan("smollm2-360m", SYSTEM, world=4, global_batch_size=16, fix=ALONE, top=1)
+    first = found.best[0]
+    text = plan_text(replace(found, best=[first, first]))
+    assert "second kind's step is as long." in " ".join(text.split()) and "0.0 % longer" not in " ".join(text.split())
+
+
+def test_graphs_of_what_stands_before_experts_are_an_option_more() -> None:
+    """Rows of experts without a capacity have no fixed number, so that no whole layer is a graph."""
+    found = plan("olmoe-1b-7b", "gb200-nvl72", world=8, global_batch_size=16, seq_length=1024, fix=f"{ALONE},ep=8,micro_batch_size=1", top=1)
+    assert "cuda_graph_impl=transformer_engine,cuda_graph_scope=attn+moe_router" in [one.text for one in found.changes]
 
 
 def test_why_not_where_nothing_fits() -> None:

@@ -291,16 +291,14 @@ def take(
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="The file; for simumax a directory.")] = None,
 ) -> None:
     """Write a strategy as a file that another system starts from, and say what it cannot carry."""
-    from symsim.exporters.export import Asked, export
+    from symsim.exporters.export import Asked, exported
 
     if output is None:
         raise InputError("symsim export writes a file: give one with -o")
     kind_first("export", kind, [model], TARGETS)
     result, _ = _result(model, strategy, system, settings)
-    written, lost = export(kind, Asked(result.model, result.strategy, result.system, result.assumptions), output)
-    say_all(lost)
+    say_all(exported(kind, Asked(result.model, result.strategy, result.system, result.assumptions), output))
     say_replaced(model, strategy)
-    say(f"wrote {', '.join(map(str, written))}")
 
 
 @app.command("audit")

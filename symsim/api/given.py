@@ -31,7 +31,7 @@ def as_given(model: str, strategy: str | None, system: str | None, settings: Seq
     loaded = load_model(model)
     architecture = override_architecture(loaded.architecture, asked.architecture)
     placed = watched(load_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy))
-    system = system if system is not None else loaded.system
+    system = system if system is not None else loaded.system_file
     if asked.system and system is None:
         raise no_system(asked.system)
     machine = load_system(system, asked.system) if system is not None else None

@@ -148,7 +148,7 @@ def model_of(reference: Architecture | Job | str | os.PathLike[str] | Mapping[st
             f"the job of {reference.kind}",
             strategy=reference.strategy,
             assumptions=reference.assumptions,
-            of_system=reference.system,
+            system=reference.system,
         )
     if isinstance(reference, Architecture):
         return models.LoadedModel(as_named(reference), reference.name)
@@ -159,7 +159,7 @@ def model_of(reference: Architecture | Job | str | os.PathLike[str] | Mapping[st
 
 def own_system(loaded: models.LoadedModel) -> System | str | None:
     """The system that a directory or a job has."""
-    return loaded.system if loaded.of_system is None else systems.system_of(loaded.of_system)
+    return systems.system_of(loaded.system) if isinstance(loaded.system, Mapping) else loaded.system
 
 
 def strategy_of(reference: Strategy | str | os.PathLike[str] | Mapping[str, Any] | None) -> str | Mapping[str, Any] | None:

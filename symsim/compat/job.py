@@ -23,7 +23,7 @@ def question_of(model: str, strategy: str | None = None, system: str | None = No
         raise InputError(f"--set {cut(next(iter(asked.symbols)))}: another system's numbers are compared at the sizes of the job alone")
     loaded = load_model(model)
     placed = load_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
-    named = system if system is not None else loaded.system
+    named = system if system is not None else loaded.system_file
     return Question(
         override_architecture(loaded.architecture, asked.architecture),
         placed,

@@ -47,8 +47,8 @@ _LABELS = {"name", "source", "fact", "modelling", "arithmetic"}
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be written; assumptions: those that differ from their defaults; idle: those that move nothing, so that they are not lost.
-    suffix: of the file, where a target has several."""
+    """What is to be written; assumptions: those that differ from their defaults; idle: those, and options, that move nothing, so that they are not
+    lost. suffix: of the file, where a target has several."""
 
     architecture: Architecture
     strategy: Strategy
@@ -79,6 +79,12 @@ def export(kind: str, asked: Asked, place: Path) -> tuple[list[Path], list[str]]
     for name, text in made.items():
         write_text(place / name, text)
     return [place / name for name in made], said
+
+
+def exported(kind: str, asked: Asked, place: Path) -> list[str]:
+    """Write the files of a target; a sentence for every choice that they do not carry, and last where they are. InputError as `export`."""
+    written, said = export(kind, asked, place)
+    return [*said, f"wrote {', '.join(map(str, written))}"]
 
 
 def _headed(text: str, said: Sequence[str]) -> str:
@@ -222,7 +228,8 @@ def _unsaid(asked: Asked, job: Job, says_arithmetic: bool) -> list[Unsaid]:
         there, model = plain(back), asked.architecture
         same = stages(model, asked.strategy, model.mtp_num_layers) == stages(model, back, model.mtp_num_layers)
         # what says nothing in what is asked is not lost ("")
-        differ = [name for name, value in plain(asked.strategy).items() if value not in (there[name], "") and not (same and name in _SPLIT)]
+        differ = [name for name, value in plain(asked.strategy).items() if value not in (there[name], "") and name not in asked.idle]
+        differ = [name for name in differ if not (same and name in _SPLIT)]
         trained.add(depths(job.architecture or asked.architecture, back.mtp_num_layers))
         differ = [name for name in differ if name != "mtp_num_layers" or len(trained) > 1]
         if "recompute" in differ:

@@ -4,7 +4,7 @@ An exporter says them of what it is to write, and a plan's space is without what
 training/arguments.py (validate_args), core/transformer/transformer_config.py; torchtitan b5bcd76c6 (2026-08-21) models/common/decoder.py,
 models/qwen3_5/model.py, models/kimi_k2_7/parallelize.py, models/*/__init__.py; the parent of 9810191bb (2026-02-23), the last with TOML files,
 models/*/__init__.py, models/*/model/args.py, models/*/infra/parallelize.py; PyTorch torch/distributed/pipelining/schedules.py; DeepSpeed 0.16.4
-runtime/engine.py.
+runtime/engine.py, runtime/pipe/engine.py.
 """
 
 from __future__ import annotations
@@ -114,10 +114,17 @@ def _sums_of_fp16(_: Architecture, s: Strategy) -> None:
         raise InputError("DeepSpeed does not sum gradients of fp16 in fp32 without ZeRO; give zero=1, or grad_reduce_in_fp32=false")
 
 
+def _shards_of_stages(_: Architecture, s: Strategy) -> None:
+    if s.zero >= 2 and s.pp > 1:
+        raise InputError(
+            f"DeepSpeed does not shard gradients over the ranks of a pipeline's stage: zero={s.zero} with pp={s.pp}; give zero=1, or pp=1"
+        )
+
+
 # by target, with the suffix where versions differ. Each reads only what it decides on, as the rules of a strategy do
 REFUSED: Mapping[str, tuple[Rule, ...]] = {
     "megatron": (_chunks_of_two_stages, _groups_of_stages, _experts_with_biases, _context_of_chosen_keys),
     "torchtitan": (_heads_of_keys, _enough_microbatches, _tied_head, _whole_sequences, _positions),
     "torchtitan .toml": (_heads_of_keys, _enough_microbatches, _older_stages, _older_context),
-    "deepspeed": (_sums_of_fp16,),
+    "deepspeed": (_sums_of_fp16, _shards_of_stages),
 }

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
-from symsim.exporters.export import Asked, export
+from symsim.exporters import export
 from symsim.inputs.models import override_architecture
 from symsim.inputs.settings import split_settings
 from symsim.inputs.strategies import load_strategy
@@ -25,9 +24,4 @@ def exported(base: Base, words: str, kind: str, place: Path) -> list[str]:
     system = load_system(given["-y"][0], {**base.system_changes, **asked.system}) if given["-y"] else None
     strategy = load_strategy(given["-s"][0] if given["-s"] else None, asked.strategy)
     architecture = override_architecture(base.architecture, asked.architecture)
-    written, lost = export(kind, Asked(architecture, strategy, system, {**base.assumptions, **asked.assumptions}), place)
-    return [*lost, _wrote(written)]
-
-
-def _wrote(written: Sequence[Path]) -> str:
-    return f"wrote {', '.join(map(str, written))}"
+    return export.exported(kind, export.Asked(architecture, strategy, system, {**base.assumptions, **asked.assumptions}), place)

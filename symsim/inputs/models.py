@@ -27,17 +27,24 @@ MODEL, STRATEGY, SYSTEM, ASSUMPTIONS = JOB = ("model.yaml", "strategy.yaml", "sy
 @dataclass(frozen=True)
 class LoadedModel:
     """An architecture, where it came from and what became of every key of an import; of a directory also its strategy's file, its system's
-    and its assumptions, which hold unless others are given. of_system: of a job in memory, the contents of its system's file in place of a path.
-    note: what a user should know of how it was found."""
+    and its assumptions, which hold unless others are given; of a job in memory what these files would hold, in place of a path. note: what a user
+    should know of how it was found."""
 
     architecture: Architecture
     where: str
     rows: tuple[Any, ...] = ()
     strategy: str | Mapping[str, Any] | None = None
-    system: str | None = None
+    system: str | Mapping[str, Any] | None = None
     assumptions: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
-    of_system: Mapping[str, Any] | None = None
+
+    @property
+    def system_file(self) -> str | None:
+        """The path of its system. InputError for a job in memory that has one."""
+        if isinstance(self.system, Mapping):
+            named = self.system.get("name")
+            raise InputError(f"the system {named} of {self.where} has no file: 'symsim import -o DIR' writes one; give DIR as the model")
+        return self.system
 
     def notes(self, strategy: Any) -> list[str]:
         """What a user should know, where this strategy is given beside it or None."""

@@ -18,11 +18,11 @@ from symsim.inputs import curves
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.known import Known
 from symsim.inputs.reading import parse_json, read_text
-from symsim.inputs.settable import system_path
+from symsim.inputs.settable import SYSTEM_SYMBOLS, system_path
 from symsim.inputs.shipped import derivations_directory
 from symsim.inputs.strategy import Strategy
 from symsim.inputs.system import DISPATCHERS, System, symbol_values
-from symsim.inputs.systems import load_system
+from symsim.inputs.systems import ASIDE, load_system
 from symsim.inputs.validation import validate
 from symsim.ir.collectives import carried_by
 
@@ -51,6 +51,8 @@ UNMEASURED = ("source", "system")
 Measured = tuple[str, str, str, str, str]
 """What a step is a measurement of: the system, its framework, dense or experts, the type of its products, what it trains."""
 
+# symbols of numbers that no step stands on, or that follow from a strategy
+_APART = frozenset(("world", *(symbol for symbol, path in SYSTEM_SYMBOLS.items() if path in ASIDE)))
 # symbols of what a step moves with by jumps
 _IN_STEPS = ("n_sm", "R_", "fully_connected_")
 _TIER = re.compile(r"(eta|alpha|lambda|C)_([0-9]+)(?:_(.+))?")
@@ -135,7 +137,7 @@ _shipped = cache(load_system)
 def _numbers(system: System, strategy: Strategy) -> dict[str, float]:
     if getattr(system.accelerator.peak, strategy.precision) is None:
         return {}
-    found = {symbol: float(value) for symbol, value in symbol_values(system, strategy).items() if symbol not in ("W_chip", "c_chip", "world")}
+    found = {symbol: float(value) for symbol, value in symbol_values(system, strategy).items() if symbol not in _APART}
     found |= {f"fully_connected_{j}": float(tier.fully_connected) for j, tier in enumerate(system.network, 1)}
     # one rank sends nothing
     aside = ("R_", "fully_connected_") if strategy.world_size == 1 else ()

@@ -18,7 +18,7 @@ from symsim.inputs.system import System
 from symsim.inputs.validation import validate
 
 # numbers that no step stands on
-_ASIDE = (("accelerator", "price"), ("accelerator", "power"), ("accelerator", "memory"), ("host", "memory"))
+ASIDE = (("accelerator", "price"), ("accelerator", "power"), ("accelerator", "memory"), ("host", "memory"))
 
 
 def load_system(reference: str, changes: Mapping[tuple[str, ...], str] | None = None) -> System:
@@ -66,7 +66,7 @@ def changed_system(document: Document, changes: Mapping[tuple[str, ...], str]) -
     data = deepcopy(dict(document.data))
     data["sources"]["--set"] = "the command line"
     # steps were measured with the numbers that it has, not with others
-    if any(where not in _ASIDE for where in changes):
+    if any(where not in ASIDE for where in changes):
         data.pop("anchored", None)
     for where, text in changes.items():
         _change(data, where, text)

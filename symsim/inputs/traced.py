@@ -11,7 +11,7 @@ A number that a derivation knows by its symbol alone is not an input: of a size 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, wraps
 from typing import Any, ParamSpec, TypeVar, cast
@@ -250,17 +250,16 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class Before:
-    """A derivation as far as a pass that is the first to define anything: what it is called with, and what of the degrees and of what others made
-    it can read. now: what is known of that."""
+    """A derivation as far as a pass that is the first to define anything: what it is called with before all else, and what of the degrees and of what
+    others made it can read. now: what is known of that; keys: of passes, with what else they are called with."""
 
-    work: Callable[..., Any]
     args: tuple[Any, ...]
-    key: Hashable
     book: _Book
     mappings: Mapping[str, Mapping[str, Any]]
     flags: dict[str, Hashable]
     needs: dict[str, frozenset[str]]
-    now: dict[Item, Hashable]
+    now: dict[Item, Hashable] = field(default_factory=dict)
+    keys: dict[Hashable, Hashable] = field(default_factory=dict)
 
 
 class Memory:
@@ -375,14 +374,14 @@ class Memory:
             self.done.append(found)
         return found.result
 
-    def before(self, work: Callable[..., Any], args: tuple[Any, ...]) -> Before:
-        """The derivation at hand as far as a pass (`once`) that is to be run on these."""
+    def before(self, args: tuple[Any, ...]) -> Before:
+        """The derivation at hand as far as passes (`once`) that are to be run on these, and on more."""
         assert not self.book.definitions
-        key = self._key(cast(Any, work).__wrapped__, args, {})
-        return Before(work, args, key, self.book, dict(self.mappings), self._flags, self.needs, {})
+        return Before(args, self.book, dict(self.mappings), self._flags, self.needs)
 
-    def resumed(self, before: Before, strategy: Strategy) -> Made:
-        """What the pass makes, or made where it read the same, of a strategy under which a derivation comes to it in the same way.
+    def resumed(self, before: Before, strategy: Strategy, work: Callable[..., Any], further: tuple[Any, ...]) -> Made:
+        """What a pass makes, or made where it read the same, of a strategy under which a derivation comes to it in the same way. further: what it is
+        called with besides.
 
         Raises what the pass does.
         """
@@ -390,11 +389,14 @@ class Memory:
         self._flags, self.needs, self._now = before.flags, before.needs, before.now
         self.book.empty()
         self.mappings = dict(before.mappings)
-        root = self._roots.get(before.key)
+        key = before.keys.get((work, further))
+        if key is None:
+            key = before.keys[work, further] = self._key(cast(Any, work).__wrapped__, (*before.args, *further), {})
+        root = self._roots.get(key)
         found = None if root is None else root.found(self._now, self._anew)
         if found is None:
             self._now = dict(before.now)
-            before.work(*before.args)
+            work(*before.args, *further)
             found = cast(Made, self.done[-1])
         return found
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from symsim.algebra.quantity import BYTE
 from symsim.api.given import Given, as_given
 from symsim.errors import InputError, cut
-from symsim.exporters.export import Asked, export
+from symsim.exporters.export import Asked, exported
 from symsim.exporters.export import files as files_of
 from symsim.grid.answer import Progress
 from symsim.grid.axes import Axis, parse_axis
@@ -30,6 +30,7 @@ from symsim.planning.sizing_text import curve, sizing_text
 from symsim.planning.space import Asked as Planned
 from symsim.planning.space import options_beside, outside
 from symsim.planning.text import plan_text
+from symsim.planning.written import to_be_written
 from symsim.report.amounts import human
 from symsim.report.apart import apart
 from symsim.report.columns import wrapped
@@ -154,11 +155,8 @@ def _export(found: Plan, written: tuple[str, Path], say: Write) -> None:
     kind, place = written
     if not found.fits:
         raise InputError(f"--export {kind} {place}: nothing fits, so nothing is written")
-    best = found.best[0].result
-    files, lost = export(kind, Asked(best.model, best.strategy, best.system, best.assumptions, found.best[0].idle), place)
-    for note in lost:
-        say(note)
-    say(f"wrote {', '.join(map(str, files))}")
+    for sentence in exported(kind, to_be_written(found.best[0]), place):
+        say(sentence)
 
 
 def _chosen(sizes: Sequence[Size], need: Need, written: tuple[str, Path]) -> Size:

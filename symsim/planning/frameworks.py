@@ -129,6 +129,8 @@ FRAMEWORKS: dict[str, Framework] = {
         ),
         (
             "cuda_graph_impl=local",
+            # of experts without a fixed number of rows what stands before their dispatch
+            "cuda_graph_impl=transformer_engine,cuda_graph_scope=attn+moe_router",
             "cross_entropy_fusion=te",
             "cross_entropy_fusion=linear",
             "defer_embedding_wgrad_compute=true",
@@ -147,7 +149,8 @@ FRAMEWORKS: dict[str, Framework] = {
     "torchtitan": Framework(
         "torchtitan",
         "torchtitan",
-        {"fusion": "compile", "grad_reduce_in_fp32": True},
+        # keys and values are gathered unless a TOML file says otherwise; others cannot
+        {"fusion": "compile", "grad_reduce_in_fp32": True, "cp_comm_type": "all_gather", "zero": 3},
         frozenset({"tp", "pp", "cp", "ep"}),
         {"sp": "tp>1"},
         # stages keep what they gathered, and reduce gradients, until the last micro-batch (distributed/pipelining)
@@ -155,12 +158,12 @@ FRAMEWORKS: dict[str, Framework] = {
         _AS_CUT,
         {"fsdp_parameters": "main", "recompute_early_stop": "false"},
         (
-            Choice(("zero", "reshard_after_forward"), ((3, True), (3, False), (2, True))),
+            Choice(("reshard_after_forward",), ((True,), (False,))),
             Choice(("recompute",), (("none",), ("full",), ("sac_mm_attn",))),
         ),
         ("cross_entropy_fusion=chunked", "offload_parameters=true", "fusion=eager"),
         rules_of("torchtitan"),
-        {"optimizer": ("adam", "sgd", "sgd_momentum", "muon"), "optimizer_bits": (32,), **_PRETRAINING},
+        {"zero": (0, 3), "optimizer": ("adam", "sgd", "sgd_momentum", "muon"), "optimizer_bits": (32,), **_PRETRAINING},
     ),
     "deepspeed": Framework(
         "deepspeed",

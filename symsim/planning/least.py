@@ -24,11 +24,10 @@ from symsim.inputs.assumptions import resolve
 from symsim.inputs.strategy import Strategy
 from symsim.ir.roles import role_of
 from symsim.pipeline.schedules import schedule_of
-from symsim.planning.tables import Amounts, Tables, Trees
+from symsim.planning.tables import Amounts, Tables
+from symsim.planning.trees import Trees
 from symsim.planning.ways import Chosen, Tree, Way
 
-# options that the model which is derived follows from
-OF_TRAINED = frozenset(("mtp_num_layers", "task_type"))
 _OF_DEFERRAL = frozenset(("defer_embedding_wgrad_compute", "wgrad_deferral_limit"))
 # of a block with more ways its kernels alone are known, of others with more nothing
 _MOST_WAYS_OF_BLOCK, _MOST_WAYS = 40, 16
@@ -59,7 +58,7 @@ class Least:
         self.asked: dict[int, None] = {}
 
     def only(self, inside: Array) -> None:
-        """Some of the points from now on."""
+        """Some of the points from now on, by a mask or by their numbers."""
         self._at = self._at[inside]
 
     @property
@@ -81,10 +80,15 @@ class Least:
 
     def time(self) -> Array:
         """The least seconds of a step."""
-        each, tails = self._blocks.items(), [self._tables.tail(way) for way in self._ways(self._trees.following) or ()]
+        blocks, following = self.ways_of_time()
+        each, tails = blocks.items(), [self._tables.tail(way) for way in following]
         tail, boundary = (np.minimum.reduce([one[k][self._at] for one in tails]) if tails else np.zeros(len(self._at)) for k in (0, 1))
         pipeline = self._time({name: self._of_kernels(name) if ways is None else self._seconds(name, ways, False) for name, ways in each}, boundary)
         return pipeline if schedule_of(self._strategy).mirrored else pipeline + tail
+
+    def ways_of_time(self) -> tuple[Mapping[str, list[Way] | None], list[Way]]:
+        """Those of every block, None where they are too many, and of what follows the pipeline."""
+        return self._blocks, self._ways(self._trees.following) or []
 
     @cached_property
     def _blocks(self) -> Mapping[str, list[Way] | None]:
@@ -179,13 +183,12 @@ class Least:
         main = framework_of(self._strategy, resolve(self._trees.base.assumptions)).main_gradients
         # of a step's first micro-batch there are no gradients yet, where no buffer waits for them
         made = (self._tables.m[at] > 1) | main
+        there = [place.there[at] for place in self._tables.places[0]]
         most, needed = [], []
         for way in ways:
-            *stay, (kept_free, share) = self._tables.stay(way)
-            each = [
-                np.where(place.there[at], np.maximum(whole[at], np.where(made, whole[at], without[at]) + own), 0.0)
-                for place, (without, whole), own in zip(self._tables.places[0], stay, waiting)
-            ]
+            stay, (kept_free, share) = self._tables.stay(way, at), self._tables.kept_free(way)
+            turns = stay if made.all() else [np.where(made, whole, without) for whole, without in zip(stay, self._tables.stay(way, at, False))]
+            each = [np.where(is_, np.maximum(whole, held + own), 0.0) for is_, whole, held, own in zip(there, stay, turns, waiting)]
             most.append(np.maximum.reduce(each))
             needed.append(most[-1] * (1 + share[at]) + kept_free[at])
         return np.minimum.reduce(most), np.minimum.reduce(needed)

@@ -24,8 +24,7 @@ from symsim.grid.variant import Undone, field_at, flags_of, strategy_at
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.deciding import DEGREES, SIZES
 from symsim.lowering.checks import whole_batches
-from symsim.planning.least import OF_TRAINED
-from symsim.planning.ways import Rows
+from symsim.planning.ways import OF_TRAINED, Rows
 
 # of more combinations of rows a rule is not asked
 _MOST_ROWS = 64

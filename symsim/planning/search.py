@@ -30,7 +30,7 @@ from symsim.grid.question import lower
 from symsim.grid.reported import Reported
 from symsim.grid.space import Space
 from symsim.grid.stored import Asked as Derivable
-from symsim.grid.stored import Memories, shape
+from symsim.grid.stored import Memories
 from symsim.grid.variant import Variant, neighbours
 from symsim.inputs.traced import order_of
 from symsim.lowering.checks import Rule
@@ -39,10 +39,11 @@ from symsim.planning.beside import Pair
 from symsim.planning.found import ROUNDING, Found, OfKinds, OfPoints, Rows
 from symsim.planning.found import Told as Taken
 from symsim.planning.frameworks import Choice
-from symsim.planning.least import OF_TRAINED, Least
+from symsim.planning.least import Least
 from symsim.planning.members import Members, Part, Parts, Ruled, barred, members_of, parted
-from symsim.planning.tables import AllPasses, Tables, Trees, empty
-from symsim.planning.ways import Derivations, answers_that_vary, rows_of
+from symsim.planning.tables import Tables
+from symsim.planning.trees import AllTrees, Trees
+from symsim.planning.ways import answers_that_vary, rows_of
 from symsim.program.base import Base
 from symsim.program.points import Points
 from symsim.program.program import SHARED_SMALL, Program
@@ -69,12 +70,14 @@ Others = tuple[tuple[int, int], ...]
 @dataclass(frozen=True)
 class Cell:
     """rows: of each choice the row taken, None while it is free. points: of the grid of sizes, rising; low: of each, what none of the cell's is
-    below. looked: whether that is all that is known of it, or what is known at little cost."""
+    below. looked: whether that is all that is known of it, or what is known at little cost; timed: by which trees it has all that is known of the
+    time."""
 
     rows: Rows
     points: Array
     low: Array
     looked: bool = False
+    timed: Trees | None = None
 
 
 # what a search tells another: what became of configurations, and what was found
@@ -125,15 +128,13 @@ class Search:
         self._order = count()
         self.memories = Memories() if memories is None else memories
         self._rows = [rows_of(choice) for choice in self.choices]
-        self._trees: dict[str, Trees] = {}
-        self._passes = AllPasses()
-        self._made_first = OF_TRAINED
         self._program = Program(self.space.sizes, small=SHARED_SMALL)
         self._ruled = Ruled()
         self._members_of: dict[tuple[Rows, Others], list[Members]] = {}
         self.known = OfPoints(goal.top) if goal.kinds is None else OfKinds(self._codes(goal.kinds), goal.top)
         given = {field_of(name) for name in self.space.columns} | {field_of(d.name) for d in self.derived_axes}
         self._answers = answers_that_vary(make({}).strategy, self._rows, frozenset(given))
+        self._trees = AllTrees(self.memories, self._rows, self._answers)
 
     @property
     def configurations(self) -> int:
@@ -193,7 +194,8 @@ class Search:
 
     def _split(self, cell: Cell, at: int) -> list[Cell]:
         """A cell for every row of a choice."""
-        return [replace(cell, rows=(*cell.rows[:at], row, *cell.rows[at + 1 :]), looked=False) for row in range(len(self.choices[at].rows))]
+        parts = ((*cell.rows[:at], row, *cell.rows[at + 1 :]) for row in range(len(self.choices[at].rows)))
+        return [replace(cell, rows=rows, looked=False, timed=None) for rows in parts]
 
     def _ruled_out(self, cell: Cell) -> Cell:
         """Without the points that cannot be better than what was found."""
@@ -295,18 +297,7 @@ class Search:
 
     def _trees_of(self, asked: Derivable) -> Trees:
         """What passes make at points that share a derivation, under all rows of the choices."""
-        first: dict[str, Any] = {}
-        for rows in self._rows:
-            if rows.rows[0] is not None and self._made_first.isdisjoint(rows.names):
-                first |= rows.rows[0]
-        base = replace(asked, strategy=asked.strategy.model_copy(update=first))
-        key = repr((self.memories.spelt(base.trained, base.assumptions, base.system), shape(base.strategy, base.trained)))
-        if key not in self._trees:
-            assert base.system is not None
-            memory, model = self.memories.of(base.trained, base.assumptions, base.system)
-            of = Derivations(memory, model, base.strategy, base.system, base.assumptions, self._rows, self._answers)
-            self._trees[key] = Trees(base, of, self._passes)
-        return self._trees[key]
+        return self._trees.of(asked, self._of_stages)
 
     def _bound(self, cell: Cell, part: Part, asked: Derivable) -> tuple[list[Cell], Cell]:
         """The cells that are left of a part: itself, with the bounds of its points that cost little, if these are new; else with all bounds, cut by
@@ -314,13 +305,11 @@ class Search:
         if len(self._program.lowered) > _MOST_VALUES:
             self._program = Program(self.space.sizes, small=SHARED_SMALL)
         trees = self._trees_of(asked)
-        self._made_first |= self._of_stages | trees.first
-        free = self._free(cell.rows)
-        for name in sorted(free & self._made_first):
+        for name in sorted(self._free(cell.rows) & self._trees.first):
             at = self._free_choice(name, cell.rows)
             assert at is not None
             return self._split(cell, at), cell
-        tables = trees.tables(lambda: self._variant(part, empty(asked, asked.strategy)), cell.points, self._program)
+        tables = trees.tables(lambda: self._variant(part, trees.evaluation(asked)), cell.points, self._program)
         least = self._least(trees, tables, asked, cell)
         timed = self.goal.objective == "time.step"
         if not cell.looked:
@@ -331,7 +320,10 @@ class Search:
         at = self._free_kind(cell.rows)
         if at is not None:
             return self._split(cell, at), cell
-        if timed:
+        if timed and cell.timed is trees:
+            least.ways_of_time()
+            cell = self._better(cell, least)
+        elif timed:
             cell = self._slower(cell, least, least.time(), tables)
         if len(cell.points):
             cell, most = self._fitting(cell, least, least.memory())
@@ -354,7 +346,7 @@ class Search:
             return cell
         asked = replace(asked, strategy=asked.strategy.model_copy(update=values))
         bounds = self._least(trees, tables, asked, cell).time() * self._times(tables, cell)
-        return replace(cell, low=np.maximum(cell.low, bounds * (1 - ROUNDING)), looked=True)
+        return replace(cell, low=np.maximum(cell.low, bounds * (1 - ROUNDING)), looked=True, timed=trees)
 
     def _times(self, tables: Tables, cell: Cell) -> Any:
         """What a least time, or a least peak, is multiplied by."""
@@ -372,10 +364,13 @@ class Search:
         return _of(cell, ~larger), most[~larger]
 
     def _slower(self, cell: Cell, least: Least, bounds: Array, tables: Tables) -> Cell:
+        """Without the points that cannot be better than what was found, by bounds."""
+        return self._better(replace(cell, low=np.maximum(cell.low, bounds * self._times(tables, cell) * (1 - ROUNDING))), least)
+
+    def _better(self, cell: Cell, least: Least) -> Cell:
         """Without the points that cannot be better than what was found."""
-        cell = replace(cell, low=np.maximum(cell.low, bounds * self._times(tables, cell) * (1 - ROUNDING)))
         left = self._ruled_out(cell)
-        least.only(np.isin(cell.points, left.points, assume_unique=True))
+        least.only(np.searchsorted(cell.points, left.points))
         return left
 
     def _evaluate(self, cell: Cell, part: Part, asked: Derivable) -> int | None:
@@ -391,7 +386,7 @@ class Search:
         result = evaluated(model, asked.strategy, asked.assumptions, asked.overrides, asked.system, memory=memory)
         self.memories.know(asked, result)
         self.account.derivations += 1
-        heard = dict(order_of(memory.done)[0]) | dict.fromkeys(self._trees_of(asked).first)
+        heard = dict(order_of(memory.done)[0])
         if asked.strategy.padding_free or asked.strategy.placement is not None:
             heard |= dict.fromkeys(self._free(cell.rows))
         for name in heard:

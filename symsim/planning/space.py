@@ -202,12 +202,16 @@ def _degrees(asked: Asked) -> Iterable[Choice]:
         yield Choice(("tp",), tuple((d,) for d in divisors(world) if model.attention.num_attention_heads % d == 0))
     if "pp" in has:
         depths = [d for d in divisors(world) if d <= min(model.num_layers, _DEEPEST)]
-        chunks = _CHUNKS if "vpp" in has else (1,)
+        chunks = _chunks(asked) if "vpp" in has else (1,)
+        # what is given holds for all depths, one stage too
         staged = {name: values for name, values in asked.framework.staged.items() if name not in asked.fixed}
-        alone = [tuple(Strategy.model_fields[name].default for name in (*staged, *SPLITS))]
+        ends = [name for name in SPLITS if name not in asked.fixed]
+        alone = [tuple(Strategy.model_fields[name].default for name in (*staged, *ends))]
         cut = [(p, v) for p in depths for v in chunks if v == 1 or (p > 1 and p * v <= model.num_layers)]
-        rows = ((p, v, row) for p, v in cut for row in (alone if p == 1 else _of_stages(asked.framework, staged, v)))
-        yield Choice(("pp", "vpp", *staged, *SPLITS), tuple((p, v, *row) for p, v, row in rows))
+        # of chunks that no depth has a rule says why
+        cut = cut or [(p, v) for p in depths for v in chunks]
+        rows = ((p, v, row) for p, v in cut for row in (alone if p == 1 else _of_stages(asked.framework, staged, ends, v)))
+        yield Choice(("pp", "vpp", *staged, *ends), tuple((p, v, *row) for p, v, row in rows))
     if "cp" in has:
         yield Choice(("cp",), tuple((c,) for c in divisors(world) if c & (c - 1) == 0 and (c == 1 or asked.seq_length // c >= _FEWEST_TOKENS)))
     if model.moe is not None and "ep" in has:
@@ -218,9 +222,15 @@ def _degrees(asked: Asked) -> Iterable[Choice]:
     yield Choice(("micro_batch_size",), tuple((b,) for b in range(1, most + 1) if asked.batch % b == 0))
 
 
-def _of_stages(framework: Framework, staged: Mapping[str, tuple[Any, Any]], chunks: int) -> list[Row]:
+def _chunks(asked: Asked) -> tuple[int, ...]:
+    given = asked.fixed.get("vpp")
+    return (given,) if isinstance(given, int) else _CHUNKS
+
+
+def _of_stages(framework: Framework, staged: Mapping[str, tuple[Any, Any]], ends: Sequence[str], chunks: int) -> list[Row]:
     """Of several stages: what the framework's pipelines of so many chunks a rank have, with every way to cut them."""
-    return [(*(values[chunks > 1] for values in staged.values()), *ends) for ends in framework.ends]
+    ways = dict.fromkeys(tuple(way[SPLITS.index(name)] for name in ends) for way in framework.ends)
+    return [(*(values[chunks > 1] for values in staged.values()), *way) for way in ways]
 
 
 def _choices(asked: Asked) -> Iterable[Choice]:

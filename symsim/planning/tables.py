@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property, reduce
 from typing import Any, cast
 
 import numpy as np
@@ -21,22 +21,13 @@ from symsim.algebra.key import of_block as block_key
 from symsim.algebra.quantity import SECOND, Definition
 from symsim.cost.count import Counted
 from symsim.cost.memory_activations import in_flight
-from symsim.evaluation.numbers import Evaluation
 from symsim.grid.family import Array
 from symsim.grid.reported import Reported
-from symsim.grid.stored import Asked
 from symsim.grid.variant import Variant
-from symsim.inputs.assumptions import resolve
-from symsim.inputs.strategy import Strategy
-from symsim.inputs.trained import respelt
-from symsim.inputs.watched import was_read, watched
-from symsim.ir.roles import role_of
 from symsim.lowering.lower import blocks_of
-from symsim.lowering.lowered import Kept, Lowered
-from symsim.lowering.tuned import tuned
 from symsim.pipeline.schedules import schedule_of
 from symsim.pipeline.stages import runs
-from symsim.planning.ways import BOUNDARY, KEPT_FREE, STAY, TAIL, Derivations, Tree, Way, following, of_block, of_kernels, staying
+from symsim.planning.ways import BOUNDARY, KEPT_FREE, STAY, TAIL, Way
 from symsim.program.points import Points
 from symsim.program.program import Program
 from symsim.program.scope import Scope
@@ -46,62 +37,6 @@ from symsim.program.value import Value
 _PHASES = ("forward", "inputs", "weights", "again")
 # longer than any stage
 _EVER = 1e12
-
-
-class AllPasses:
-    """The passes whose ways are looked for, the same for all points of a search."""
-
-    def __init__(self) -> None:
-        self.blocks, self.kernels, self.staying, self.following = cache(of_block), cache(of_kernels), staying(), following()
-        self._amounts: tuple[Program | None, dict[Hashable, Amounts]] = None, {}
-
-    def amounts(self, program: Program) -> "dict[Hashable, Amounts]":
-        """What ways come to, by the values that the symbols which they stand on have in a program; those of one before it are forgotten."""
-        if self._amounts[0] is not program:
-            self._amounts = program, {}
-        return self._amounts[1]
-
-
-class Trees:
-    """The passes of points that share a derivation, whichever options are chosen, and what their ways come to.
-
-    base: as the points ask for a derivation, with the first row of every choice that is not made before all else.
-    """
-
-    def __init__(self, base: Asked, derivations: Derivations, passes: AllPasses):
-        self.base = base
-        names = blocks_of(respelt(tuned(base.trained, base.strategy)))
-        # the longest first
-        self.names = sorted(names, key=lambda name: role_of(name).single)
-        self.blocks = {name: Tree(derivations, passes.blocks(name)) for name in names}
-        # with what of them runs again; where that has too many ways, without it
-        self.kernels = {name: [Tree(derivations, passes.kernels(name, again)) for again in (True, False)] for name in names}
-        self.staying, self.following = Tree(derivations, passes.staying), Tree(derivations, passes.following)
-        self._amounts = passes.amounts
-        self.unknown = base.strategy.padding_free or base.strategy.placement is not None
-        self._tables: Tables | None = None
-
-    @cached_property
-    def first(self) -> frozenset[str]:
-        """The options that are to be chosen before bounds are asked for: those that numbers of symbols follow from (of a system that a recipe or an
-        order of ranks changes), and the order of micro-batches."""
-        strategy = watched(self.base.strategy)
-        assert empty(self.base, strategy).values and schedule_of(strategy) and in_flight(strategy)
-        return was_read(strategy)
-
-    def tables(self, variant: Callable[[], Variant], points: Array, program: Program) -> "Tables":
-        """What ways come to at points. variant: makes that of all points of these trees under some options."""
-        if self._tables is None or not self._tables.has(points):
-            self._tables = Tables(variant(), points, program, self._amounts(program))
-        return self._tables
-
-
-def empty(asked: Asked, strategy: Strategy, definitions: Iterable[Definition] = ()) -> Evaluation:
-    """An evaluation with these definitions alone."""
-    lowered = cast(Lowered, Kept({}))
-    book = Derivation({d.symbol: d for d in definitions})
-    model = respelt(tuned(asked.trained, strategy))
-    return Evaluation(model, strategy, resolve(asked.assumptions), lowered, Counted(book, {}), dict(asked.overrides), asked.system)
 
 
 @dataclass(frozen=True)
@@ -142,7 +77,8 @@ class Tables:
         self._vectors: dict[Hashable, Any] = {}
 
     def has(self, points: Array) -> bool:
-        return bool(np.isin(points, self.points, assume_unique=True).all())
+        at = self.at(points)
+        return bool((at < len(self.points)).all()) and bool((self.points[at] == points).all())
 
     def at(self, points: Array) -> Array:
         return np.searchsorted(self.points, points)
@@ -205,13 +141,15 @@ class Tables:
             self._amounts[key] = found
         return found
 
-    def stay(self, way: Way) -> list[tuple[Array, Array]]:
-        """Of every place bytes that stay for the whole step, without gradients and with them; and last what is kept free, and that for a byte of the
-        peak."""
+    def stay(self, way: Way, at: Array | slice, gradients: bool = True) -> list[Array]:
+        """Of every place bytes that stay for the whole step, at points, with gradients or without."""
         # kept for every way, these sums would be a third of what a plan holds
-        parts = [self._part(way, (key,), self._at_places) for key in STAY]
-        found = [(w + o + c, w + g + o + c) for w, g, o, c in zip(*parts)]
-        return [*found, self._part(way, KEPT_FREE, self._kept_free)]
+        parts = [self._part(way, (key,), self._at_places) for key in STAY if gradients or key.part != "gradients"]
+        return [reduce(np.add, [one[at] for one in of_place]) for of_place in zip(*parts)]
+
+    def kept_free(self, way: Way) -> tuple[Array, Array]:
+        """What is kept free beside the peak at points, and that for a byte of the peak."""
+        return cast("tuple[Array, Array]", self._part(way, KEPT_FREE, self._kept_free))
 
     def _part(self, way: Way, keys: tuple[Key, ...], make: Callable[[Mapping[str, Definition], tuple[Key, ...]], Any]) -> Any:
         """What follows from some of a way's definitions, which other ways have too."""
@@ -236,8 +174,9 @@ class Tables:
         return cast("tuple[Array, Array]", self._vector(way, self._most_that_stays))
 
     def _most_that_stays(self, way: Way) -> tuple[Array, Array]:
-        *stay, (kept_free, share) = self.stay(way)
-        most = np.maximum.reduce([np.where(place.there, whole, 0.0) for place, (_, whole) in zip(self.places[0], stay)])
+        kept_free, share = self.kept_free(way)
+        each = zip(self.places[0], self.stay(way, slice(None)))
+        most = np.maximum.reduce([np.where(place.there, whole, 0.0) for place, whole in each])
         return most, most * (1 + share) + kept_free
 
     def tail(self, way: Way) -> tuple[Array, Array]:

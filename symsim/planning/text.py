@@ -265,5 +265,7 @@ def _lead(plan: Plan) -> str:
     first, second = (float(c.known.value("time.step")) for c in plan.best[:2])
     within = plan.best[0].result.interval
     behind, half = second / first - 1, (within.high - within.low) / (2 * first)
+    if behind < _SAME:
+        return " The second kind's step is as long."
     said = "less than" if behind < half else "more than"
     return f" The second kind's step is {percent(behind)} longer, {said} the {percent(half)} by which a step may be off.".replace("\u2009", " ")

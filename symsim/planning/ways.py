@@ -44,6 +44,10 @@ from symsim.lowering.tuned import tuned
 from symsim.lowering.weights import of_weights
 from symsim.placement.mesh import Mesh
 from symsim.planning.frameworks import Choice
+from symsim.planning.kinds import Kinds
+
+# options that the model which is derived follows from
+OF_TRAINED = frozenset(("mtp_num_layers", "task_type"))
 
 Values = Mapping[str, Any]
 Inputs = Callable[[Derivation, System, Architecture, Strategy, Mapping[str, str]], tuple[Any, ...]]
@@ -109,12 +113,14 @@ class Way:
 
 @dataclass(frozen=True)
 class Passes:
-    """work: a pass (`once`) that defines what follows from what it is called with, which `inputs` makes of a strategy as it is read. wanted: which of
-    it is asked for. several: sets of choices which, where none of them is made, led to more ways than were asked for, whatever the points."""
+    """work: a pass (`once`) that defines what follows from what it is called with: from what `inputs` makes of a strategy as it is read, and further.
+    wanted: which of it is asked for. several: sets of choices which, where none of them is made, led to more ways than were asked for, whatever the
+    points."""
 
     inputs: Inputs
     work: Callable[..., None]
     wanted: Callable[[Key], bool]
+    further: tuple[Any, ...] = ()
     several: set[frozenset[int]] = field(default_factory=set, compare=False)
     _ways: dict[int, tuple[Made, "Way"]] = field(default_factory=dict, compare=False)
     _distinct: dict[frozenset[int], "Way"] = field(default_factory=dict, compare=False)
@@ -130,17 +136,19 @@ class Passes:
 
 @dataclass
 class Derivations:
-    """Points that share a derivation, under any rows of the choices. base: a strategy of theirs, with the first row of every choice that is not made
-    before all else. answers: those that are not the same for all rows."""
+    """Points that share a derivation, under any rows of the choices. kinds: those of the model's layers. base: a strategy of theirs, with the first
+    row of every choice that is not made before all else. answers: those that are not the same for all rows."""
 
     memory: Memory
     model: Architecture
+    kinds: Kinds
     base: Strategy
     system: System
     assumptions: Mapping[str, str]
     choices: Sequence[Rows]
     answers: Mapping[str, frozenset[str]]
     _deciding: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _begun: dict[Inputs, list["_Begun"]] = field(default_factory=dict)
 
     @cached_property
     def tuned(self) -> Architecture:
@@ -167,6 +175,32 @@ class Derivations:
             self._deciding[name] = tuple(at for at, rows in enumerate(self.choices) if not of.isdisjoint(rows.names))
         return self._deciding[name]
 
+    @cached_property
+    def of_kinds(self) -> tuple[int, ...]:
+        """The choices that the kinds of layers follow from."""
+        return tuple(sorted({at for name in self.kinds.of(self.base).read for at in self.deciding(name)}))
+
+    def begun(self, inputs: Inputs, strategy: Strategy) -> "_Begun":
+        """The derivation of a strategy under which layers are of the same kinds, as far as passes that are called with these."""
+        known = self._begun.setdefault(inputs, [])
+        found = next((one for one in known if one.holds(strategy)), None)
+        if found is None:
+            args = self._inputs(inputs, strategy)
+            heard = tuple(dict.fromkeys(at for name in order_of(self.memory.done)[0] for at in self.deciding(name)))
+            values = {name: strategy.__dict__[name] for at in heard for name in self.choices[at].names}
+            found = _Begun(heard, values, None if args is None else self.memory.before(args))
+            known.append(found)
+        return found
+
+    def _inputs(self, inputs: Inputs, strategy: Strategy) -> tuple[Any, ...] | None:
+        """None where a derivation does not come to them."""
+        model = self.tuned
+        read, book = self.memory.begin(strategy)
+        try:
+            return inputs(book, self.system, model, read, self.given)
+        except (InputError, _NotYet):
+            return None
+
 
 @dataclass
 class _Node:
@@ -185,8 +219,8 @@ class _Node:
 
 @dataclass(frozen=True)
 class _Begun:
-    """A derivation as far as the pass of a tree: the choices of which options were read until then, with the values that these had. before: None
-    where it does not come to the pass."""
+    """A derivation as far as passes: the choices of which options were read until then, besides those that kinds of layers follow from, with the
+    values that these had. before: None where it does not come to them."""
 
     heard: tuple[int, ...]
     values: Values
@@ -203,7 +237,6 @@ class Tree:
     of: Derivations
     passes: Passes
     _root: _Node | None = None
-    _begun: list[_Begun] = field(default_factory=list)
 
     def ways(self, chosen: Chosen, most: int) -> tuple[list[Way] | None, list[int]]:
         """Those that strategies have under the rows chosen (None where there are more than so many, or where one cannot be derived), and the choices
@@ -243,35 +276,19 @@ class Tree:
         return list(found), list(asked)
 
     def _made(self, chosen: Chosen) -> _Node:
-        strategy = self.of.under(chosen)
-        if strategy is None:
+        of, passes = self.of, self.passes
+        strategy = of.under(chosen)
+        if strategy is None or not of.kinds.same(strategy, of.base):
             return _Node(None)
-        begun = next((one for one in self._begun if one.holds(strategy)), None) or self._begins(strategy)
+        begun = of.begun(passes.inputs, strategy)
         if begun.before is None:
             return _Node(None)
         try:
-            made = self.of.memory.resumed(begun.before, strategy)
+            made = of.memory.resumed(begun.before, strategy, passes.work, passes.further)
         except (InputError, _NotYet):
             return _Node(None)
-        heard = (at for name in made.options for at in self.of.deciding(name))
-        return _Node(self.passes.way(made), tuple(dict.fromkeys((*begun.heard, *heard)))).after(chosen)
-
-    def _inputs(self, strategy: Strategy) -> tuple[Any, ...] | None:
-        """What the pass is called with; None where a derivation does not come to it."""
-        of, same = self.of, self.of.tuned
-        read, book = of.memory.begin(strategy)
-        try:
-            # one object where its kinds of layers are the same
-            return self.passes.inputs(book, of.system, same, read, of.given) if tuned(of.model, read) is same else None
-        except (InputError, _NotYet):
-            return None
-
-    def _begins(self, strategy: Strategy) -> _Begun:
-        of, args = self.of, self._inputs(strategy)
-        heard = tuple(dict.fromkeys(at for name in order_of(of.memory.done)[0] for at in of.deciding(name)))
-        values = {name: strategy.__dict__[name] for at in heard for name in of.choices[at].names}
-        self._begun.append(_Begun(heard, values, None if args is None else of.memory.before(self.passes.work, args)))
-        return self._begun[-1]
+        heard = (at for name in made.options for at in of.deciding(name))
+        return _Node(passes.way(made), tuple(dict.fromkeys((*of.of_kinds, *begun.heard, *heard)))).after(chosen)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -296,25 +313,30 @@ def _closed(made: Mapping[str, Definition], wanted: Callable[[Key], bool]) -> di
 def of_kernels(name: str, again: bool) -> Passes:
     """The kernels of a block, forward and backward; again: those that run again too."""
 
-    def inputs(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> tuple[Any, ...]:
-        return (book, *placed_under(model, strategy, given), name, again)
+    def wanted(key: Key) -> bool:
+        return key.scope == "block" and key.quantity == "t" and bool(key.operation or key.phase == "again")
 
-    return Passes(inputs, _kernels, lambda key: key.scope == "block" and key.quantity == "t" and bool(key.operation or key.phase == "again"))
+    return Passes(_places, _kernels, wanted, (name, again))
+
+
+def _places(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> tuple[Any, ...]:
+    return (book, *placed_under(model, strategy, given))
 
 
 def of_block(name: str) -> Passes:
     """All that a block takes of a micro-batch's time, and what it keeps."""
-
-    def inputs(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> tuple[Any, ...]:
-        profile, mesh = placed_under(model, strategy, given)
-        return book, profile, mesh, network_of(book, system, Lowered(profile, mesh, {}, {})), name
 
     def wanted(key: Key) -> bool:
         """Sums of kernels by phase, messages that nothing hides by axis, and all that is kept, and that waits."""
         timed = (key.quantity == "t" and key.phase) or (key.quantity == "e" and key.axis)
         return key.scope == "block" and not key.operation and bool(timed or (key.quantity == "A" and not key.tensor and key.part in ("", "waiting")))
 
-    return Passes(inputs, _block, wanted)
+    return Passes(_connects, _block, wanted, (name,))
+
+
+def _connects(book: Derivation, system: System, model: Architecture, strategy: Strategy, given: Mapping[str, str]) -> tuple[Any, ...]:
+    profile, mesh = placed_under(model, strategy, given)
+    return book, profile, mesh, network_of(book, system, Lowered(profile, mesh, {}, {}))
 
 
 @once

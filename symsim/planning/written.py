@@ -32,14 +32,20 @@ class Written:
         return {"cannot_say": said, **numbers}
 
 
+def to_be_written(best: "Choice") -> Exported:
+    """A strategy of a plan, of which what moves nothing is not lost where a file does not say it."""
+    found = best.result
+    chosen = found.strategy.model_dump(exclude_unset=True, exclude_defaults=True).keys()
+    return Exported(found.architecture, found.strategy, found.system, found.assumptions, [*best.idle, *(chosen - {*best.acting, "dp"})])
+
+
 def written(best: "Choice") -> Written:
     """Of a strategy of a plan, written by `symsim export` for the plan's framework. Nothing where its file is a part of a job only."""
     if not TARGETS[best.asked.framework.target].has_model:
         return Written()
     found, asked = best.result, best.asked
-    exported = Exported(found.architecture, found.strategy, found.system, found.assumptions, best.idle)
     try:
-        unsaid, job = read_back(asked.framework.target, exported)
+        unsaid, job = read_back(asked.framework.target, to_be_written(best))
     except InputError:
         # which a plan says as such
         return Written()

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from symsim.errors import InputError
 from symsim.inputs.architecture import Architecture
 from symsim.inputs.models import LoadedModel, load_model, override_architecture
 from symsim.inputs.settings import settings_of, split_settings
@@ -43,11 +42,7 @@ def read_base(
     asked = settings_of(settings) if isinstance(settings, Mapping) else split_settings(settings)
     loaded = model if isinstance(model, LoadedModel) else load_model(model)
     placed, ranks = read_strategy(strategy if strategy is not None else loaded.strategy, asked.strategy)
-    system = system if system is not None else loaded.system
-    if system is None and loaded.of_system is not None:
-        raise InputError(
-            f"the system {loaded.of_system.get('name')} of {loaded.where} has no file: 'symsim import -o DIR' writes one; give DIR as the model"
-        )
+    system = system if system is not None else loaded.system_file
     if asked.system and system is None:
         raise no_system(asked.system)
     architecture = override_architecture(loaded.architecture, asked.architecture)

@@ -4,8 +4,9 @@
 
 Each space has a draw and a process of its own. With a log, a line of JSON a space, what stands in it is not done again. Of every space: the best of
 each kind; what the certificate says of each configuration (refused, slower, too large, evaluated), held against what it is; and two more plans, one
-with an option fixed and, where the space has an axis besides the framework's, one without it, each against the configurations that are left. Ends
-with 1 where anything differs.
+with an option fixed and, where the space has an axis besides the framework's, one without it, each against the configurations that are left. What
+stages have of their own is fixed for all depths, which are not in the space: a plan with it at one depth has all its configurations evaluated anew.
+Ends with 1 where anything differs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from symsim.errors import InputError
+from symsim.grid.family import Array
+from symsim.grid.names import SPLITS
 from symsim.inputs.models import load_model
 from symsim.inputs.systems import load_system
 from symsim.planning.plan import GOALS, Plan
@@ -138,6 +143,7 @@ def configurations(asked: Question) -> int:
 
 
 def one_row(draw: random.Random, asked: Question, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """Options that go together, and a row of their values."""
     sizes, choices, _ = space_of(asked.asked)
     rows = {**{a.names: tuple(zip(*a.columns)) for a in sizes}, **{c.names: c.rows for c in choices}}
     return names, draw.choice(rows[names])
@@ -149,8 +155,11 @@ def checked(draw: random.Random, asked: Question, of: Brute) -> list[str]:
     sizes, choices, _ = space_of(asked.asked)
     names, row = one_row(draw, asked, draw.choice([*(a.names for a in sizes), *(c.names for c in choices)]))
     which = draw.randrange(len(names))
-    # what stages have of their own is at its default where there is one stage, but where it is fixed: then of all depths, which are not in the space
-    if names[which] not in asked.asked.framework.staged:
+    own = {t.split("=")[0] for t in asked.allowed}
+    if names[which] in {*asked.asked.framework.staged, *SPLITS} - own:
+        value, depth = one_row(draw, asked, names)[1][which], {**asked.fixed, **dict(zip(names, row))}["pp"]
+        wrong += [*_at_all_depths(asked, of, names[which], value), *_at_a_depth(asked, of, names[which], value, depth)]
+    else:
         wrong += _again(found, _fixed(asked, names[which], row[which]), of, names[which], row[which])
     if asked.allowed:
         name = draw.choice(asked.allowed).split("=")[0]
@@ -177,6 +186,55 @@ def _again(whole: Plan, asked: Question, of: Brute, name: str, value: Any) -> li
         if (one > other * (1 + CLOSE)) if of.largest else (one < other * (1 - CLOSE)):
             wrong.append(f"{said}{one} is better than {other} of the whole space")
     return wrong
+
+
+def _at_a_depth(asked: Question, of: Brute, name: str, value: Any, depth: int) -> list[str]:
+    """A plan of so many stages that has an option of stages, which holds of all depths if it is fixed and is in the space where a framework has it:
+    against its own configurations, and those of the whole space that are among them; at one stage they are all of these, as it moves nothing."""
+    own, said = _fixed(_fixed(asked, name, value), "pp", depth), f"with {name}={value},pp={depth}: "
+    try:
+        alone = brute(own)
+    except InputError:
+        return [f"{said}nothing runs, and some do in the whole space"] if _among(of, name, value, depth).any() else []
+    try:
+        found, search = told(own)
+    except InputError as error:
+        return [f"{said}refused, and some run: {error}"]
+    wrong = [f"{said}{one}" for one in (*wrong_best(found, own.top, alone), *wrong_certificate(found, search, alone))]
+    there = of.value[_among(of, name, value, depth)]
+    one, other = (best_of(numbers, of.largest) for numbers in (alone.value, there))
+    if abs(one - other) > CLOSE * abs(other) and (depth == 1 or (one < other) == of.largest) or (math.isnan(one) and not math.isnan(other)):
+        wrong.append(f"{said}the best is {one}, and {other} of those that are in the whole space")
+    return wrong
+
+
+def _at_all_depths(asked: Question, of: Brute, name: str, value: Any) -> list[str]:
+    """A plan that has an option of stages is no worse than what the whole space has with it, and at one stage."""
+    there = best_of(of.value[_among(of, name, value, None)], of.largest)
+    try:
+        found = _fixed(asked, name, value).planned()
+    except InputError as error:
+        return [f"with {name}={value}: refused, and some run: {error}"] if _among(of, name, value, None).any() else []
+    if math.isnan(there):
+        return []
+    one = float(found.best[0].result.value(found.goal)) if found.fits else math.nan
+    worse = one < there * (1 - CLOSE) if of.largest else one > there * (1 + CLOSE)
+    return [f"with {name}={value}: the best is {one}, and {there} of those that are in the whole space"] if worse or math.isnan(one) else []
+
+
+def best_of(numbers: Array, largest: bool) -> float:
+    """NaN where there are none."""
+    there = numbers[~np.isnan(numbers)]
+    return float(there.max() if largest else there.min()) if there.size else math.nan
+
+
+def _among(of: Brute, name: str, value: Any, depth: int | None) -> Array:
+    """The configurations that run with an option of stages, which moves nothing at one stage; at a depth, or at all."""
+    depths = of.fields["pp"][1] if "pp" in of.fields else [depth]
+    at_one = of.at("pp", [d == 1 for d in depths]) if "pp" in of.fields else np.full(of.time.shape, depth == 1)
+    at_depth = of.at("pp", [d == depth for d in depths]) if "pp" in of.fields and depth is not None else True
+    found: Array = ~np.isnan(of.time) & at_depth & (at_one | of.where(name, value))
+    return found
 
 
 def space(seed: int, number: int, models: Sequence[str], points: int) -> dict[str, Any] | None:
@@ -217,7 +275,8 @@ def main() -> int:
     given = parser.parse_args()
     before = [json.loads(line) for line in given.log.read_text().splitlines()] if given.log is not None and given.log.exists() else []
     done = {one["space"]: one for one in before if one["seed"] == given.seed}
-    began, found, number = time.perf_counter(), [], 0
+    found: list[dict[str, Any]] = []
+    began, number = time.perf_counter(), 0
     # what one space took, and what was made for it, is gone with its process
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
         while len(found) < given.spaces:
