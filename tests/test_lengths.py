@@ -28,6 +28,7 @@ from symsim.inputs.models import load_model
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.systems import load_system
 from symsim.pipeline.orders import order, replay
+from symsim.pipeline.paces import PACES
 
 SYSTEM = load_system("h100-sxm")
 ROW, WINDOW = 16384, 512
@@ -255,6 +256,26 @@ def test_orders_are_replayed_as_elsewhere(name: str, ranks: int, chunks: int) ->
     for step, replayed in zip(took, steps_of(name, took, ranks, chunks)):
         slots = replay(order(name, ranks, 12, chunks), lambda o: step[o.microbatch] * thirds[o.kind] / 3 / chunks)  # noqa: B023
         assert max(slot.end for slot in slots) == pytest.approx(replayed)
+
+
+@pytest.mark.parametrize(
+    ("name", "chunks", "m", "differ", "error"), [("1f1b", 1, 64, 0.6, 0.06), ("interleaved", 2, 64, 0.6, 0.1), ("interleaved", 4, 64, 0.1, 0.1)]
+)
+def test_the_pace_of_a_pipeline(name: str, chunks: int, m: int, differ: float, error: float) -> None:
+    """Deviations by which lognormal micro-batches make a step longer than equal ones: of interleaved stages those that differ more show."""
+    draw, sigma = np.random.default_rng(5), math.sqrt(math.log1p(differ**2))
+    took = draw.lognormal(-(sigma**2) / 2, sigma, (2000, m))
+    waits = 7 / chunks
+    replayed = (steps_of(name, took, 8, chunks).mean() - m - waits) / differ
+    sample = np.sort((took.ravel() - 1) / differ)
+
+    def longest_of(n: float) -> float:
+        return float(sample @ np.diff((np.arange(len(sample) + 1) / len(sample)) ** n))
+
+    sizes = {"pp": 8, "vpp": chunks, "m": m, "group": 8, "differ": differ}
+    paced, pace = (float(e.evaluate(sizes)) for e in PACES[name])
+    taken = paced * longest_of(pace) + 2 / 3 * waits * longest_of(1 + 7 / 2 * differ)
+    assert taken == pytest.approx(replayed, rel=error)
 
 
 def test_how_long_a_pipeline_fills() -> None:

@@ -104,7 +104,7 @@ def _longer(book: Derivation, lowered: Lowered) -> dict[str, Expr]:
     if strategy.padding_free or strategy.mlp_padding_free:
         meaning = "standard deviation of a micro-batch's tokens, over their mean"
         deviation = define("kappa_tokens", sqrt(symbol("q_u") / symbol("b")), meaning, r"\sigma_T")
-        groups = _groups(book, lowered, deviation)
+        groups = _groups(book, lowered)
         tokens = 1 + deviation * _deviations(book, lowered, groups, "tokens")
     if strategy.mlp_padding_free:
         return {"u": longest("u", minimum(u * tokens, s), "mean length of documents in the longest rows")}
@@ -115,8 +115,8 @@ def _longer(book: Derivation, lowered: Lowered) -> dict[str, Expr]:
     whole = symbol("s_max") if strategy.padding_free else s
     most = whole / (1 + symbol("q_u"))
     if not groups and _pace(lowered):
-        groups = _groups(book, lowered, _of_seconds(book, lowered, minimum(u * (1 + deviation), most)))
-    groups = groups or _groups(book, lowered, ZERO)
+        _of_seconds(book, lowered, minimum(u * (1 + deviation), most))
+    groups = groups or _groups(book, lowered)
     attention = 1 + deviation * _deviations(book, lowered, groups, "rows")
     keys = minimum(u * attention / tokens, most)
     found = {"u": longest("u", keys, "mean length of documents whose attention has as many keys a token as in the longest rows")}
@@ -137,7 +137,7 @@ def defined_at(book: Derivation, target: Key, lengths: dict[str, Expr]) -> Expr:
     return made.get(target.text, target.expr)
 
 
-def _of_seconds(book: Derivation, lowered: Lowered, keys: Expr) -> Expr:
+def _of_seconds(book: Derivation, lowered: Lowered, keys: Expr) -> None:
     """Defines by how much longer the layers of a micro-batch take where its documents are of the length `keys`, one deviation more than they are."""
     mean, longer = ZERO, ZERO
     for kind in lowered.profile.model.kind_names():
@@ -150,7 +150,7 @@ def _of_seconds(book: Derivation, lowered: Lowered, keys: Expr) -> Expr:
             mean += layers_of_model(kind).expr * timed.expr
             longer += layers_of_model(kind).expr * made.get(timed.text, timed.expr)
     meaning = "standard deviation of the seconds of a micro-batch's layers, over their mean"
-    return book.define(Key("kappa_seconds", "sizes"), Quantity(longer / mean - 1), meaning, unit=NONE, latex=r"\sigma_t").expr
+    book.define(Key("kappa_seconds", "sizes"), Quantity(longer / mean - 1), meaning, unit=NONE, latex=r"\sigma_t")
 
 
 def _together(lowered: Lowered) -> Expr:
@@ -164,14 +164,13 @@ def _together(lowered: Lowered) -> Expr:
     return minimum(mesh.degree("dp"), maximum(1, mesh.degree("ep") * mesh.degree("etp") / inside))
 
 
-def _groups(book: Derivation, lowered: Lowered, differ: Expr) -> dict[str, Group]:
-    """What waits for the longest of what, with the mean of the largest of as many normal numbers, which it defines. differ: the standard deviation of
-    a micro-batch's seconds, over their mean."""
+def _groups(book: Derivation, lowered: Lowered) -> dict[str, Group]:
+    """What waits for the longest of what, with the mean of the largest of as many normal numbers, which it defines."""
     m, replicas, together = symbol("m") / lowered.profile.strategy.pipeline_flushes, lowered.mesh.degree("dp"), _together(lowered)
     waits, pace, found = _of_equal_stages(book, lowered), _pace(lowered), {}
     numbers = {"microbatches": m * together if waits else ONE}
     if pace:
-        numbers = {"paced": together * pace[1], "filling": together * _filling(book, m, differ)}
+        numbers = {"paced": together * pace[1], "filling": together * _filling(book, m, lowered)}
     for part, n in {"together": together, "apart": replicas / together, **numbers}.items():
         if n == ONE:
             continue
@@ -236,17 +235,25 @@ def _deviations(book: Derivation, lowered: Lowered, groups: dict[str, Group], wh
     return define("xi", "", found / (m + waits), meaning, r"\xi", "")
 
 
-def _filling(book: Derivation, m: Expr, differ: Expr) -> Expr:
+def _filling(book: Derivation, m: Expr, lowered: Lowered) -> Expr:
     meaning = "micro-batches of which a pipeline fills and drains with the longest"
-    value = Quantity(minimum(m, 1 + (symbol("pp") - 1) * differ / 2))
+    value = Quantity(minimum(m, 1 + (symbol("pp") - 1) * _differ(lowered) / 2))
     return book.define(Key("filling", "sizes"), value, meaning, unit=NONE, latex=r"n_{\mathrm{fill}}", source=REPLAYED).expr
 
 
 def _pace(lowered: Lowered) -> Pace | None:
     strategy = lowered.profile.strategy
-    pace = PACES.get(schedule_of(strategy).name) if strategy.pp > 1 else None
-    at_once = {"m": symbol("m") / strategy.pipeline_flushes}
-    return pace and (pace[0].substitute(at_once), pace[1].substitute(at_once))
+    if strategy.pp == 1 or schedule_of(strategy).name not in PACES:
+        return None
+    at_once = {"m": symbol("m") / strategy.pipeline_flushes, "differ": _differ(lowered)}
+    paced, pace = PACES[schedule_of(strategy).name]
+    return paced.substitute(at_once), pace
+
+
+def _differ(lowered: Lowered) -> Expr:
+    """The standard deviation of a micro-batch's seconds, over their mean."""
+    strategy = lowered.profile.strategy
+    return symbol("kappa_tokens" if strategy.padding_free or strategy.mlp_padding_free else "kappa_seconds")
 
 
 def _of_equal_stages(book: Derivation, lowered: Lowered) -> Expr:

@@ -64,6 +64,7 @@ SETTINGS = [
     ("lognormal:2048+0.5", 16384, "padding_free=true,dp=16,zero=1,pp=4,num_microbatches=16,micro_batch_size=2"),
     ("lognormal:2048+0.8", 16384, "padding_free=true,dp=64,zero=1,pp=8,num_microbatches=16,micro_batch_size=2"),
     ("kinds", 16384, "padding_free=true,dp=8,zero=1,pp=8,num_microbatches=64,micro_batch_size=2"),
+    ("kinds", 16384, "padding_free=true,dp=8,zero=1,pp=8,vpp=2,num_microbatches=64,micro_batch_size=2"),
 ]
 # of a hundred documents so many have such a length
 KINDS = {200: 50, 1000: 30, 4000: 15, 8000: 5}

@@ -372,12 +372,13 @@ PIPELINE = (
     + of(
         "pipeline/paces.py",
         ("1F1B goes at the pace of nearly all that are under way", "Fraction(7, 8) * p", "p", "lengths.py"),
+        ("work ahead hides no more than a fifth", "(DIFFER - Fraction(1, 5))", "(DIFFER - 1)", "lengths.py"),
         ("larger groups of micro-batches return before they are needed", "(1 - is_positive(first_group - p))", "1", "lengths.py"),
     )
     + of(
         "cost/lengths.py",
         ("a longest micro-batch is waited for as often as there are others under way", "paced * pace[1] * kept", "paced * kept", "lengths.py"),
-        ("a pipeline fills with the longest of more where they differ more", "* differ / 2", "* 0", "lengths.py"),
+        ("a pipeline fills with the longest of more where they differ more", "* _differ(lowered) / 2", "* 0", "lengths.py"),
     )
     + of(
         "cost/largest.py",

@@ -1,9 +1,9 @@
 """Steps of a pipeline whose micro-batches differ: orders replayed with micro-batches that are drawn, beside the paces that symsim takes.
 
-    python tests/draws/pipelines.py [STEPS]
+    python tests/draws/pipelines.py [STEPS [DIFFER]]
 
 Prints a line for each schedule, depth and number of micro-batches: how many deviations of a micro-batch a step is longer than with equal ones,
-replayed and by `symsim/pipeline/paces.py`, of normal and of exponential deviations of a twentieth.
+replayed and by `symsim/pipeline/paces.py`, of normal and of exponential deviations of that share of their mean (a twentieth).
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def _largest(quantile: Any, n: float) -> float:
     return float(np.mean(quantile(((np.arange(20_000) + 0.5) / 20_000) ** (1 / n))))
 
 
-def lines(steps: int, differ: float = 0.05) -> Iterator[str]:
+def lines(steps: int, differ: float) -> Iterator[str]:
     """Of each case."""
     normal = np.vectorize(NormalDist().inv_cdf)
     kinds = {"normal": (normal, "standard_normal"), "exponential": (lambda q: -np.log1p(-q) - 1, "standard_exponential")}
     for (name, pace), (kind, (quantile, drawn)) in product(PACES.items(), kinds.items()):
         for chunks, ranks, often in product(CHUNKS.get(name, (1,)), (4, 8, 16), (2, 4, 8)):
             m = ranks * often
-            sizes = {"pp": ranks, "vpp": chunks, "m": m, "group": ranks}
+            sizes = {"pp": ranks, "vpp": chunks, "m": m, "group": ranks, "differ": differ}
             rng = np.random.default_rng(1)
             deviations = getattr(rng, drawn)((steps, m)) - (kind == "exponential")
             even = float(steps_of(name, np.ones((1, m)), ranks, chunks)[0])
@@ -86,5 +86,6 @@ def lines(steps: int, differ: float = 0.05) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for line in lines(int((sys.argv[1:] or ["1000"])[0])):
+    given = sys.argv[1:]
+    for line in lines(int(given[0]) if given else 1000, float(given[1]) if given[1:] else 0.05):
         print(line, flush=True)
