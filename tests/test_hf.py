@@ -337,6 +337,8 @@ def test_heads_whose_norm_is_as_wide_as_the_model_are_no_others(model_type: str,
         ("gptj", {"rotary_dim": None}, "key 'rotary_dim' is null, which transformers refuses; give a value, or leave it out"),
         ("llama", {"attention_bias": None}, "key 'attention_bias' is null, which transformers refuses"),
         ("qwen3", {"head_dim": None}, "key 'head_dim' is null, which transformers refuses"),
+        ("glm", {"num_key_value_heads": None}, "key 'num_key_value_heads' is null, which transformers refuses"),
+        ("cohere_compass_text", {"rope_parameters": {"sliding_attention": {}}}, "for each type of layer, of which it lacks full_attention"),
         (
             "gemma4_text",
             {"rope_parameters": {"full_attention": {"rope_type": "default"}}},
