@@ -52,7 +52,7 @@ def test_inside_backward_it_lies_beside_what_each_gradient_leaves() -> None:
 
 @pytest.mark.parametrize("bits", [8, 4])
 def test_what_it_writes_on_its_way_is_moved_twice(bits: int) -> None:
-    """LAMB's update moves 20 bytes a parameter more than Adam's, at the same rate."""
+    """LAMB's update moves 12 bytes a parameter more than Adam's, at the same rate."""
 
     def seconds(how: str, **options: Any) -> float:
         model, system = symsim.load_model("llama3-8b"), symsim.load_system("h100-sxm")
@@ -60,4 +60,4 @@ def test_what_it_writes_on_its_way_is_moved_twice(bits: int) -> None:
 
     adam, lamb = seconds("fused"), seconds("fused", optimizer="lamb")
     more = seconds("compiled", optimizer_bits=bits) - seconds("fused", optimizer_bits=bits)
-    assert more == pytest.approx((lamb - adam) * 2 * {8: 4, 4: 32}[bits] / 20)
+    assert more == pytest.approx((lamb - adam) * 2 * {8: 4, 4: 32}[bits] / 12)

@@ -334,6 +334,22 @@ def test_heads_whose_norm_is_as_wide_as_the_model_are_no_others(model_type: str,
         ("deepseek_v4", {"mlp_layer_types": ["sparse"] * 4}, "key 'mlp_layer_types' must be a list of moe and hash_moe"),
         ("gemma4_text", {"sliding_window": None}, "key 'sliding_window' must be a positive integer"),
         ("gemma3n_text", {"sliding_window": None}, "key 'sliding_window' must be a positive integer"),
+        ("gptj", {"rotary_dim": None}, "key 'rotary_dim' is null, which transformers refuses; give a value, or leave it out"),
+        ("llama", {"attention_bias": None}, "key 'attention_bias' is null, which transformers refuses"),
+        ("qwen3", {"head_dim": None}, "key 'head_dim' is null, which transformers refuses"),
+        ("glm", {"num_key_value_heads": None}, "key 'num_key_value_heads' is null, which transformers refuses"),
+        ("cohere_compass_text", {"rope_parameters": {"sliding_attention": {}}}, "for each type of layer, of which it lacks full_attention"),
+        (
+            "gemma4_text",
+            {"rope_parameters": {"full_attention": {"rope_type": "default"}}},
+            "for each type of layer, of which it lacks sliding_attention",
+        ),
+        ("mellum", {"rope_parameters": {"sliding_attention": {"rope_type": "default"}}}, "for each type of layer, of which it lacks full_attention"),
+        (
+            "lfm3",
+            {"layer_types": ["conv", "conv", "full_attention", "conv"], "rope_parameters": {"sliding_attention": {"rope_type": "default"}}},
+            "for each type of layer, of which it lacks full_attention",
+        ),
         (
             "gpt_oss",
             {"layer_types": ["sliding_attention"] * 4, "sliding_window": None},
@@ -595,3 +611,18 @@ def test_latents_that_layers_take_over_are_refused() -> None:
     assert [model.layer_kinds[k].rope for s in model.layers for k in s.kinds * s.repeat] == [True, False, True]
     with pytest.raises(InputError, match="key 'kv_source_layers' has layers take latents of keys from others"):
         read_config(config | {"kv_source_layers": [0, 1, 0]}, "large", "config.json")
+
+
+def test_null_where_transformers_takes_it() -> None:
+    """Llama's heads of keys are as many as the others; of Mamba-2's groups only the type has null, and a size is needed."""
+    assert read(small("llama") | {"num_key_value_heads": None}) == read(small("llama"))
+    assert "key 'mamba_n_groups' must be a positive integer" in refusal(small("bamba") | {"mamba_n_groups": None})
+
+
+def test_another_tower_is_projected_to_the_size_of_the_text() -> None:
+    """transformers refuses Granite Docling's otherwise; its own default is 1,024."""
+    text = small("granite_docling_text")
+    whole = {"model_type": "granite_docling", "text_config": text, "vision_config": {"out_hidden_size": text["hidden_size"]}}
+    assert read_config(whole, "x", "config.json")[0].hidden_size == text["hidden_size"]
+    said = f"key 'vision_config.out_hidden_size' must be text_config's hidden_size {text['hidden_size']}, not 1024"
+    assert text["hidden_size"] != 1024 and said in refusal(whole | {"vision_config": {}}) and said in refusal(whole | {"vision_config": None})

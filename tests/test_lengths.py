@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from draws.pipelines import steps_of
 
 from symsim.algebra.expr import ONE, symbol
 from symsim.api.result import derive
@@ -26,6 +27,8 @@ from symsim.inputs.lengths import documents
 from symsim.inputs.models import load_model
 from symsim.inputs.strategies import load_strategy
 from symsim.inputs.systems import load_system
+from symsim.pipeline.orders import order, replay
+from symsim.pipeline.paces import PACES
 
 SYSTEM = load_system("h100-sxm")
 ROW, WINDOW = 16384, 512
@@ -203,18 +206,29 @@ def waited(result: Evaluation) -> float:
         (1680, 0.5, 32768, "dp=8,num_microbatches=8,cp=2", 0.01, 0.05),
         (8000, 0.3, 65536, "dp=8,num_microbatches=8", 0.01, 0.08),
         (400, 0.3, 16384, "dp=8,num_microbatches=8", 0.02, 0.25),
+        (3000, 0.8, 16384, "dp=16,num_microbatches=8,pp=8", 0.05, 0.11),
+        (3000, 0.8, 16384, "dp=16,num_microbatches=64,pp=8", 0.03, 0.08),
+        (3000, 0.8, 16384, "num_microbatches=32,pp=16", 0.03, 0.1),
+        (3000, 0.8, 16384, "dp=64,num_microbatches=16,pp=2", 0.04, 0.11),
+        (3000, 0.8, 16384, "dp=8,num_microbatches=16,pp=4,zero=3", 0.02, 0.05),
+        (3000, 0.8, 16384, "dp=8,num_microbatches=16,pp=4,vpp=2", 0.02, 0.12),
+        (3000, 0.8, 16384, "num_microbatches=16,pp=4,vpp=4", 0.02, 0.08),
+        (3000, 0.8, 16384, "dp=8,num_microbatches=32,pp=8,schedule=gpipe", 0.01, 0.05),
+        (3000, 0.8, 16384, "dp=8,num_microbatches=32,pp=8,schedule=zb_h1", 0.02, 0.1),
+        (3000, 0.8, 16384, "num_microbatches=32,pp=8,schedule=dualpipe", 0.02, 0.08),
+        (3000, 0.8, 16384, "num_microbatches=32,pp=8,vpp=2,schedule=v_min", 0.02, 0.08),
     ],
 )
 def test_the_step_waits_for_the_longest_rows(mean: int, spread: float, row: int, options: str, error: float, of_the_wait: float) -> None:
     """Attention of a step, against rows that are cut from documents drawn one by one, of which each takes what the kernels' own formulas say: the
-    longest replica, and 1F1B over equal stages. of_the_wait: the error of what is waited beyond the rows' own mean, of which the time of attention
-    has a small share."""
+    longest replica, and the order of a pipeline of equal stages, replayed. of_the_wait: the error of what is waited beyond the rows' own mean, of
+    which the time of attention has a small share."""
     strategy = load_strategy(f"document_lengths=cut:lognormal:{mean}+{spread},seq_length={row},{options}")
     result = derive(DENSE, strategy, None, None, SYSTEM)
-    dp, m, waits = strategy.dp, strategy.microbatches, strategy.pp - 1
+    dp, m, waits = strategy.dp, strategy.microbatches, float(result.value("waits")) if strategy.pp > 1 else 0
     keys, own = float(result.values["u"]), 1 + float(result.values["q_u"])
     draw, sigma = np.random.default_rng(2), math.sqrt(math.log1p(spread**2))
-    number = dp * m * (40_000 // (dp * m))
+    number = dp * m * ((40_000 if strategy.pp == 1 else 200_000) // (dp * m))
     left, squares = np.full(number, float(row)), np.zeros(number)
     # the document that a row begins in is met as much more often as it is long, anywhere
     rest = draw.lognormal(math.log(mean) + sigma**2 / 2, sigma, number) * draw.random(number)
@@ -225,10 +239,64 @@ def test_the_step_waits_for_the_longest_rows(mean: int, spread: float, row: int,
     reach = (squares / row).reshape(-1, dp, m)
     grid = np.linspace(reach.min(), reach.max(), 60)
     took = np.interp(reach, grid, [attention_at(result, z / own) for z in grid])
-    sharded = took.max(1).sum(1) + waits * took.max((1, 2))
-    simulated = (sharded if strategy.zero >= 2 else (took.sum(2) + waits * took.max(2)).max(1)).mean()
+    rest = sum(float(result.value(f"t_{phase}_dense")) for phase in "fiw") * DENSE.num_layers / strategy.pp - attention_at(result, keys)
+    each = took.max(1, keepdims=True) if strategy.zero >= 2 else took
+    schedule = "interleaved" if strategy.schedule == "1f1b" and strategy.vpp > 1 else strategy.schedule
+    steps = steps_of(schedule, rest + each.reshape(-1, m), strategy.pp, strategy.vpp).reshape(len(each), -1)
+    simulated = steps.max(1).mean() - (m + waits) * rest
     assert (m + waits) * attention_at(result, keys) + waited(result) == pytest.approx(simulated, rel=error)
     assert waited(result) == pytest.approx(simulated - (m + waits) * took.mean(), rel=of_the_wait)
+
+
+@pytest.mark.parametrize(("name", "ranks", "chunks"), [("1f1b", 4, 1), ("interleaved", 4, 2), ("zb_h1", 3, 1), ("dualpipe", 4, 1), ("v_half", 4, 2)])
+def test_orders_are_replayed_as_elsewhere(name: str, ranks: int, chunks: int) -> None:
+    """All steps at once as one after the other."""
+    took = np.random.default_rng(4).random((3, 12))
+    thirds = {"F": 1, "B": 2, "I": 1, "W": 1}
+    for step, replayed in zip(took, steps_of(name, took, ranks, chunks)):
+        slots = replay(order(name, ranks, 12, chunks), lambda o: step[o.microbatch] * thirds[o.kind] / 3 / chunks)  # noqa: B023
+        assert max(slot.end for slot in slots) == pytest.approx(replayed)
+
+
+@pytest.mark.parametrize(
+    ("name", "chunks", "m", "differ", "error"), [("1f1b", 1, 64, 0.6, 0.06), ("interleaved", 2, 64, 0.6, 0.1), ("interleaved", 4, 64, 0.1, 0.1)]
+)
+def test_the_pace_of_a_pipeline(name: str, chunks: int, m: int, differ: float, error: float) -> None:
+    """Deviations by which lognormal micro-batches make a step longer than equal ones: of interleaved stages those that differ more show."""
+    draw, sigma = np.random.default_rng(5), math.sqrt(math.log1p(differ**2))
+    took = draw.lognormal(-(sigma**2) / 2, sigma, (2000, m))
+    waits = 7 / chunks
+    replayed = (steps_of(name, took, 8, chunks).mean() - m - waits) / differ
+    sample = np.sort((took.ravel() - 1) / differ)
+
+    def longest_of(n: float) -> float:
+        return float(sample @ np.diff((np.arange(len(sample) + 1) / len(sample)) ** n))
+
+    sizes = {"pp": 8, "vpp": chunks, "m": m, "group": 8, "differ": differ}
+    paced, pace = (float(e.evaluate(sizes)) for e in PACES[name])
+    taken = paced * longest_of(pace) + 2 / 3 * waits * longest_of(1 + 7 / 2 * differ)
+    assert taken == pytest.approx(replayed, rel=error)
+
+
+def test_how_long_a_pipeline_fills() -> None:
+    """With the longest of the more micro-batches, the more these differ: attention is a part of what packed ones take, tokens are all of others."""
+    options = "pp=8,dp=4,num_microbatches=16"
+    packed = made(f"document_lengths=cut:lognormal:3000+0.8,{options}")
+    u, kappa = (float(packed.value(name)) for name in ("u", "kappa_rows"))
+    longer = attention_at(packed, u * (1 + kappa)) - attention_at(packed, u)
+    layers = sum(float(packed.value(f"t_{phase}_dense")) for phase in "fiw") * DENSE.num_layers / 8
+    assert float(packed.value("kappa_seconds")) == pytest.approx(longer / layers, rel=1e-9) and 0.02 < longer / layers < kappa / 2
+    assert float(packed.value("filling")) == pytest.approx(1 + 7 / 2 * longer / layers)
+    free = made(f"document_lengths=lognormal:3000+0.8,padding_free=true,{options}")
+    assert float(free.value("filling")) == pytest.approx(1 + 7 / 2 * float(free.value("kappa_tokens")))
+    few = made("document_lengths=lognormal:3000+2,padding_free=true,pp=8,dp=4,num_microbatches=4")
+    assert float(few.value("filling")) == 4
+
+
+def test_a_pipeline_of_larger_groups_waits_for_less() -> None:
+    """Micro-batches that return from the last rank before they are needed are not waited for: of four chunks a rank a third is left."""
+    options = "document_lengths=cut:lognormal:3000+0.8,pp=4,vpp=4,num_microbatches=32"
+    assert made(options).value("xi_rows") > 2.5 * made(f"{options},microbatch_group_size_per_vp_stage=8").value("xi_rows") > 0
 
 
 def longest(result: Evaluation, n: int, added: float, rho: str = "rho_u") -> float:
@@ -312,7 +380,7 @@ def test_of_more_ranks_than_coefficients_are_for() -> None:
 
 def test_how_much_the_longest_varies_ends_with_the_coefficients_too() -> None:
     """Of so many micro-batches that four times as many are beyond them: a replica's step varies by more than its own micro-batches do."""
-    options = "document_lengths=lognormal:1000+0.5,dp=128,ep=64,etp=1,pp=3,num_microbatches="
+    options = "document_lengths=lognormal:1000+0.5,dp=128,ep=64,etp=1,pp=3,schedule=gpipe,num_microbatches="
     model, found = load_model("deepseek-v2-lite").architecture, []
     for m in (16, 64, 256):
         found.append(float(derive(model, load_strategy(f"{options}{m}"), system=SYSTEM).value("kappa_rows_apart")) ** 2 / m)
@@ -322,7 +390,7 @@ def test_how_much_the_longest_varies_ends_with_the_coefficients_too() -> None:
 def test_rows_that_are_rarely_short_have_a_deviation(tmp_path: Path) -> None:
     """Left-skewed: the coefficient that stands for their skewness would make a covariance of a sum with its own largest part negative."""
     lengths = written(tmp_path / "lengths.json", [4000] * 9 + [300])
-    options = f"{lengths},padding_free=true,dp=128,ep=64,etp=1,pp=3,num_microbatches=1"
+    options = f"{lengths},padding_free=true,dp=128,ep=64,etp=1,pp=3,schedule=gpipe,num_microbatches=1"
     result = derive(load_model("deepseek-v2-lite").architecture, load_strategy(options), system=SYSTEM)
     assert result.values["rho_u_2_1"] < -1 and 0 < float(result.value("kappa_rows_apart")) < 1
 

@@ -21,7 +21,6 @@ from symsim.algebra.reductions import stages_at, stages_max, stages_pair, stages
 from symsim.algebra.typeset import entry
 from symsim.cost.block_time import BlockTime, block_times
 from symsim.cost.collectives import Network
-from symsim.cost.compiled_update import moved_by_compiled_update
 from symsim.cost.compressed import compressed, compression_passes, momentum_messages
 from symsim.cost.count import label
 from symsim.cost.deferred import at_once, define_left_over
@@ -35,6 +34,7 @@ from symsim.cost.reduce import arrivals, boundary, bucket_size, ends, expert_gro
 from symsim.cost.repeated import layers_again
 from symsim.cost.states import main_type, parameter_type, state_bytes, states
 from symsim.cost.stragglers import waited_share
+from symsim.cost.update_passes import moved_beside
 from symsim.errors import InputError
 from symsim.frameworks.narrow import recipe_of
 from symsim.inputs import curves
@@ -372,7 +372,7 @@ def _optimizer(lowered: Lowered, alone: bool = False) -> Quantity:
         updated = owned * here
         if here:
             by_shape = 2 * here * (states(lowered, expert=expert) - owned * alike) if row.by_shape or strategy.fp32_embedding_moments else ZERO
-            moves = row.moves + moved_by_compiled_update(strategy, lowered.profile.assumptions)
+            moves = moved_beside(strategy, lowered.profile.assumptions, g)
             passes += [updated * (g + 2 * alike + moves + (0 if copied else 2 * low)) + by_shape] + ([updated * (4 + low)] if copied else [])
         if expert and lowered.profile.model.moe is None:
             continue

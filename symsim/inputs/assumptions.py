@@ -364,9 +364,9 @@ ASSUMPTIONS: dict[str, Assumption] = {
     "optimizer_implementation": Assumption(
         "fused",
         ("fused", "foreach", "for_loop", "compiled"),
-        "temporaries of Adam's update: none (fused), one more moment of every parameter (foreach), two of a parameter and one of the last "
-        "(for_loop); of moments in blocks what the largest parameter's kernel writes on its way, and copies as it is tuned in the first step "
-        "(compiled: torchao)",
+        "temporaries of Adam's update, and what it moves besides (13 numbers a parameter but for fused): none (fused), one more moment of every "
+        "parameter (foreach), two of a parameter and one of the last (for_loop); of moments in blocks what the largest parameter's kernel writes on "
+        "its way, and copies as it is tuned in the first step (compiled: torchao)",
         "torch.optim.adamw _fused_adamw, _multi_tensor_adamw, _single_tensor_adamw; Megatron-Core uses a fused Adam; "
         "torchao prototype/low_bit_optim/adam.py",
     ),

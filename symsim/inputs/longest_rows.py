@@ -13,13 +13,14 @@ in the powers of Cornish and Fisher's expansion (Rev. Inst. Int. Stat. 5, 1938),
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from symsim.algebra.vocabulary import LONGEST_TERMS as TERMS
+from symsim.inputs.cut_rows import of_row
 
 _RANKS = tuple(2**k for k in range(1, 13))
 _SUMS = (1, 2, 4, 8, 16, 64)
@@ -44,7 +45,8 @@ def of_packed(counted: Counted, row: float, cut: bool) -> tuple[float, ...]:
     # what has no length is no document
     long = 1 - often[0]
     often[0] = 0
-    found = _fitted(_packed(often / long, (parts @ shares) / shares.sum() / long if cut else 0))
+    mean = (parts @ shares) / shares.sum() / long if cut else 0
+    found = _fitted(of_row([float(n) for n in often / long], mean, _beginning, np.ones(1)))
     return tuple(c / alike ** (i / 2) for c, (_, i) in zip(found, TERMS))
 
 
@@ -54,27 +56,14 @@ def _longest(lengths: Any, shares: Any) -> float:
     return float(lengths[::-1][np.searchsorted(work, 1e-6 * work[-1])])
 
 
-def _packed(often: Any, mean: float) -> Any:
-    """How often a row has so much work, in squared parts; mean: of a document, where rows begin anywhere in one."""
-    longer = np.concatenate([[1.0], 1 - often.cumsum()])
-    begun = [np.ones(1)]
-    for t in range(1, _PARTS + 1):
-        begun.append(_beginning(t, often[:t], longer[t], begun))
-    if not mean:
-        return begun[-1]
-    # the residual life of a renewal process: Ross, Stochastic Processes, sec. 3.4
-    left = (longer[:_PARTS] + longer[1 : _PARTS + 1]) / (2 * mean)
-    left[0] -= 1 / (2 * mean)
-    return _beginning(_PARTS, left, 1 - left.sum(), begun)
-
-
-def _beginning(t: int, often: Any, whole: float, begun: list[Any]) -> Any:
-    """The work in t parts whose first piece is of so many parts so often, and of all t in the share `whole`."""
+def _beginning(t: int, often: Sequence[float], whole: float, begun: list[Any]) -> Any:
+    """How often they have so much work, in squared parts."""
     found = np.zeros(t * t + 1)
     found[-1] = whole
-    for k in np.flatnonzero(often):
-        rest = begun[t - k]
-        found[k * k : k * k + len(rest)] += often[k] * rest
+    for k, share in enumerate(often):
+        if share:
+            rest = begun[t - k]
+            found[k * k : k * k + len(rest)] += share * rest
     return found
 
 

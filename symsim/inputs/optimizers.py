@@ -55,34 +55,39 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "lion": Optimizer("one moment, whose sign is the update", "Chen et al., arXiv:2302.06675; bitsandbytes optim/lion.py", ("first",)),
     "rmsprop": Optimizer("one moment, of squares (Adagrad the same)", "torch.optim.rmsprop, adagrad", ("second",)),
     "ademamix": Optimizer("three moments", "Pagliardini et al., arXiv:2409.03137; bitsandbytes optim/ademamix.py", ("first", "first", "second")),
-    # writes its update; norms of updates and parameters read both, the step reads both again (DeepSpeed's kernel makes the update twice instead: 12)
+    # a second kernel, behind the norms, makes the update again: of both moments and the parameter (apex's writes it and reads it twice: 20)
     "lamb": Optimizer(
-        "two moments, and norms of every tensor", "You et al., arXiv:1904.00962; apex multi_tensor_lamb.cu", ("first", "second"), moves=20
+        "two moments, and norms of every tensor",
+        "You et al., arXiv:1904.00962; DeepSpeed csrc/lamb/fused_lamb_cuda_kernel.cu",
+        ("first", "second"),
+        moves=12,
     ),
+    # the next three by torch operations, one by one: 88, 216 and 108 bytes
     "onebit_adam": Optimizer(
         "two moments, and after the warm-up what a momentum of one bit a number leaves out",
         "Tang et al., arXiv:2102.02888; DeepSpeed runtime/fp16/onebit/adam.py",
         ("first", "second"),
         compressed=True,
+        moves=60,
         largest=8,
     ),
-    # a second moment of the momenta's differences beside the frozen one, read and written; norms of updates and parameters as lamb's
+    # a second moment of the momenta's differences beside the frozen one
     "onebit_lamb": Optimizer(
         "three moments, norms of every tensor, and what a momentum of one bit a number leaves out",
         "Li et al., arXiv:2104.06069; DeepSpeed runtime/fp16/onebit/lamb.py",
         ("first", "second", "second"),
         compressed=True,
-        moves=20,
+        moves=180,
         largest=8,
     ),
-    # a step of the rank alone adds what it moves to the sum that is sent: the update scaled (8) and read (4), beside the sum as a state
+    # a step of the rank alone, which adds what it moves to the sum that is sent
     "zero_one_adam": Optimizer(
         "two moments, the sum of the updates since the last message, and what one bit a number of it leaves out",
         "Lu et al., arXiv:2202.06009; DeepSpeed runtime/fp16/onebit/zoadam.py, beyond var_freeze_step",
         ("first", "second", "first"),
         compressed=True,
         local=True,
-        moves=12,
+        moves=72,
         largest=8,
     ),
     # the parameter's norm, the square of the gradient and its means, their product, its root, the update's norm, its scalings, what is taken off:

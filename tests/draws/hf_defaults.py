@@ -32,8 +32,20 @@ def facts() -> dict[str, Any]:
         made = CONFIG_MAPPING[name]
         defaults = {f.name: f.default for f in fields(made) if f.name not in without and f.default is not MISSING}
         plain = {key: value for key, value in defaults.items() if isinstance(value, bool | int | float | str | None)}
-        found[name] = {"defaults": plain} | ({"names": made.attribute_map} if made.attribute_map else {})
+        nullable = [key for key, value in plain.items() if value is not None and takes_null(made, key)]
+        found[name] = (
+            {"defaults": plain} | ({"names": made.attribute_map} if made.attribute_map else {}) | ({"nullable": nullable} if nullable else {})
+        )
     return found
+
+
+def takes_null(made: Any, key: str) -> bool:
+    """Whether its type has null; what it has to be beside other keys does not matter."""
+    try:
+        made(**{key: None})
+    except Exception as error:
+        return type(error).__name__ != "StrictDataclassFieldValidationError"
+    return True
 
 
 def written(found: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@
 
 Packed rows are cut from one stream of documents, as `document_lengths=cut:` says; with padding_free a row is a document. Each micro-batch takes
 what the kernels' own formulas say of its rows; replicas that gather parameters wait for one another in every micro-batch, others at the end of
-the step, and a pipeline of equal stages waits for the longest micro-batch as often as it waits at all. Prints a line a setting: milliseconds
+the step, and the order of a pipeline of equal stages is replayed. Prints a line a setting: milliseconds
 waited beyond the rows' own mean, drawn and derived, the error in percent, what percentage of the step that is, and the error in percent of it
 together with the mean micro-batches.
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pipelines import steps_of
 
 import symsim
 
@@ -45,11 +46,25 @@ SETTINGS = [
     ("kinds", 8192, "dp=16,zero=1,num_microbatches=4,micro_batch_size=2"),
     ("kinds", 32768, "dp=8,zero=1,pp=4,num_microbatches=8"),
     ("3000", 8192, "dp=8,zero=3,num_microbatches=8"),
+    ("lognormal:3000+0.8", 16384, "dp=64,zero=1,pp=8,num_microbatches=8"),
+    ("lognormal:3000+0.8", 16384, "dp=64,zero=1,pp=8,num_microbatches=64"),
+    ("lognormal:1500+1", 32768, "dp=1,zero=1,pp=16,num_microbatches=32"),
+    ("exponential:6000", 32768, "dp=256,zero=1,pp=2,num_microbatches=8"),
+    ("kinds", 16384, "dp=16,zero=1,pp=4,num_microbatches=32"),
+    ("lognormal:3000+1", 32768, "dp=8,zero=1,pp=4,vpp=2,num_microbatches=16"),
+    ("lognormal:3000+1", 32768, "dp=64,zero=1,pp=8,vpp=4,num_microbatches=32"),
+    ("lognormal:3000+1", 32768, "dp=8,zero=1,pp=8,schedule=zb_h1,num_microbatches=32"),
+    ("lognormal:3000+1", 32768, "dp=8,zero=1,pp=8,schedule=dualpipe,num_microbatches=32"),
+    ("lognormal:3000+1", 32768, "dp=8,zero=1,pp=8,schedule=gpipe,num_microbatches=32"),
     ("lognormal:2048+0.5", 16384, "padding_free=true,dp=8,zero=3,num_microbatches=8,micro_batch_size=1"),
     ("lognormal:2048+0.5", 16384, "padding_free=true,dp=8,zero=3,num_microbatches=8,micro_batch_size=4"),
     ("lognormal:2048+0.8", 16384, "padding_free=true,dp=16,zero=1,num_microbatches=8,micro_batch_size=2"),
     ("exponential:2048", 16384, "padding_free=true,dp=64,zero=3,num_microbatches=4,micro_batch_size=2"),
     ("kinds", 16384, "padding_free=true,dp=8,zero=3,num_microbatches=8,micro_batch_size=4"),
+    ("lognormal:2048+0.5", 16384, "padding_free=true,dp=16,zero=1,pp=4,num_microbatches=16,micro_batch_size=2"),
+    ("lognormal:2048+0.8", 16384, "padding_free=true,dp=64,zero=1,pp=8,num_microbatches=16,micro_batch_size=2"),
+    ("kinds", 16384, "padding_free=true,dp=8,zero=1,pp=8,num_microbatches=64,micro_batch_size=2"),
+    ("kinds", 16384, "padding_free=true,dp=8,zero=1,pp=8,vpp=2,num_microbatches=64,micro_batch_size=2"),
 ]
 # of a hundred documents so many have such a length
 KINDS = {200: 50, 1000: 30, 4000: 15, 8000: 5}
@@ -101,10 +116,12 @@ def cut_rows(documents: Documents, row: int, number: int, rng: np.random.Generat
     return squares / row
 
 
-def waited(took: np.ndarray[Any, Any], sharded: bool, waits: float) -> float:
-    """Seconds of a step, on average, of an array over steps, replicas and micro-batches."""
-    longest = took.max(1).sum(1) + waits * took.max((1, 2)) if sharded else (took.sum(2) + waits * took.max(2)).max(1)
-    return float(longest.mean())
+def seconds_of(took: np.ndarray[Any, Any], strategy: symsim.Strategy) -> float:
+    """Of a step, on average, of an array over steps, replicas and micro-batches."""
+    waited = took.max(1, keepdims=True) if strategy.zero >= 2 else took
+    name = "interleaved" if strategy.vpp > 1 and strategy.schedule == "1f1b" else strategy.schedule
+    each = steps_of(name, waited.reshape(-1, took.shape[2]), strategy.pp, strategy.vpp)
+    return float(each.reshape(len(took), -1).max(1).mean())
 
 
 def beside(lengths: str, row: int, options: str, steps: int, directory: Path, seed: int = 1) -> dict[str, Any]:
@@ -134,8 +151,8 @@ def beside(lengths: str, row: int, options: str, steps: int, directory: Path, se
         keys = cut_rows(documents, row, number * b, rng).reshape(number, b).mean(1)
         grid = np.linspace(keys.min(), keys.max(), 80)
         took = np.interp(keys, grid, [seconds(u=z / (1 + spread)) for z in grid])
-    mean, waits = float(took.mean()), strategy.pp - 1.0
-    drawn = waited(took.reshape(steps, *shape), strategy.zero >= 2, waits) - (strategy.microbatches + waits) * mean
+    mean, waits = float(took.mean()), float(result.value("waits")) if strategy.pp > 1 else 0.0
+    drawn = seconds_of(took.reshape(steps, *shape), strategy) - (strategy.microbatches + waits) * mean
     derived, step, slow = (float(result.value(name)) for name in ("time.exposed.lengths", "time.step", "t_slow"))
     times = strategy.microbatches + waits
     return {

@@ -362,9 +362,23 @@ PIPELINE = (
     )
     + of(
         "inputs/longest_rows.py",
-        ("a row begins anywhere in a document", "left[0] -= 1 / (2 * mean)", "left[0] -= 0", "lengths.py"),
         ("rows of many short documents are sums of shorter rows", "c / alike ** (i / 2)", "c", "lengths.py"),
         ("all n stay below with the n-th power", "(below[:-1] ** n)", "(below[:-1] ** 2)", "lengths.py"),
+    )
+    + of(
+        "inputs/cut_rows.py",
+        ("a row begins anywhere in a document", "[longer[1] / (2 * mean), *", "[longer[1] / mean, *", "lengths.py"),
+    )
+    + of(
+        "pipeline/paces.py",
+        ("1F1B goes at the pace of nearly all that are under way", "Fraction(7, 8) * p", "p", "lengths.py"),
+        ("work ahead hides no more than a fifth", "(DIFFER - Fraction(1, 5))", "(DIFFER - 1)", "lengths.py"),
+        ("larger groups of micro-batches return before they are needed", "(1 - is_positive(first_group - p))", "1", "lengths.py"),
+    )
+    + of(
+        "cost/lengths.py",
+        ("a longest micro-batch is waited for as often as there are others under way", "paced * pace[1] * kept", "paced * kept", "lengths.py"),
+        ("a pipeline fills with the longest of more where they differ more", "* _differ(lowered) / 2", "* 0", "lengths.py"),
     )
     + of(
         "cost/largest.py",

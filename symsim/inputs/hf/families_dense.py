@@ -32,6 +32,7 @@ from symsim.inputs.hf.patterns import (
     turned_where_windowed,
     where_no_window,
 )
+from symsim.inputs.hf.patterns_heads import tabled
 from symsim.inputs.hf.rotary import cut_fraction, in_three, rotary_fraction
 
 # fmt: off
@@ -95,7 +96,7 @@ DENSE: dict[str, Family] = {
                        mlp=PLAIN | {"bias": flag("mlp_bias")}, model=LAYERNORM | {"norm_unit_offset": True}),
     "cohere2": Family({"sliding_window_pattern": 4}, attention=BIASED, mixers=listed(every("sliding_window_pattern"), windowed_turn=True),
                       model=_COHERE),
-    "cohere_compass_text": Family(attention=BIASED, mixers=compass_mixers, model=_COHERE,
+    "cohere_compass_text": Family(attention=BIASED, mixers=tabled(compass_mixers), model=_COHERE,
                                   unread={"pooling": "classification and generation heads"}),
     "cwm": Family(mixers=listed(starting(4)), mlp=_BIASED_MLP, heads_divide=True),
     "ernie4_5": Family(attention={"qkv_bias": flag("use_bias"), "out_bias": flag("use_bias")}, mlp=GATED | {"bias": flag("use_bias")}),

@@ -13,6 +13,7 @@ from symsim.inputs.architecture import AltUp, LayerKind, PerLayerInput
 from symsim.inputs.hf.config import Config, act, given, integer
 from symsim.inputs.hf.family import Family
 from symsim.inputs.hf.fields import BIASED, FOUR_NORMS, experts
+from symsim.inputs.hf.patterns_heads import tabled
 from symsim.inputs.limits import LARGEST_SIZE
 
 # fmt: off
@@ -139,7 +140,7 @@ _UNIFIED = Family(
     {"global_head_dim": 512, "num_global_key_value_heads": None, "per_layer_config": None},
     attention=BIASED | {"qk_norm": "head", "v_norm": True, "num_query_groups": lambda c: _groups(c, "num_key_value_heads"),
                         "kv_channels": lambda c: c.integer("head_dim")},
-    mixers=gemma4_mixers, names={"hidden_act": ("hidden_activation",)},
+    mixers=tabled(gemma4_mixers), names={"hidden_act": ("hidden_activation",)},
     model={"embedding_scale": True, "norms": FOUR_NORMS, "layer_scale": True, "logit_softcap": given("final_logit_softcapping")},
     unread={"is_causal": "set by use_bidirectional_attention"})
 

@@ -26,7 +26,17 @@ from symsim.inputs.hf.fields import (
     stepped,
 )
 from symsim.inputs.hf.patterns import always, cohere_moe_windows, every, granite_rope, listed, sparse_from, starting, turned_where_windowed
-from symsim.inputs.hf.patterns_heads import beam_mixers, flint_ffns, flint_windows, laguna_mixers, mimo_mixers, normed_experts, step_ffns, step_mixers
+from symsim.inputs.hf.patterns_heads import (
+    beam_mixers,
+    flint_ffns,
+    flint_windows,
+    laguna_mixers,
+    mimo_mixers,
+    normed_experts,
+    step_ffns,
+    step_mixers,
+    tabled,
+)
 from symsim.inputs.hf.rotary import rotary_fraction
 
 # fmt: off
@@ -117,7 +127,7 @@ SPARSE: dict[str, Family] = {
         attention={"qk_norm": "head"}, mixers=turned_where_windowed(every(5)), ffns=sparse, model={"norms": FOUR_NORMS},
         moe=QWEN_MOE | _SIGMOID | {"moe_router_enable_expert_bias": "buffer",
                                    "moe_shared_expert_intermediate_size": integer("shared_expert_intermediate_size")}),
-    "mellum": Family(attention=BIASED | {"qk_norm": "head"}, mixers=listed(always), moe=QWEN_MOE, ffns=sparse_from(0)),
+    "mellum": Family(attention=BIASED | {"qk_norm": "head"}, mixers=tabled(listed(always)), moe=QWEN_MOE, ffns=sparse_from(0)),
     "mistral4": Family(attention=MLA, moe=DEEPSEEK_MOE | _SOFTMAX, ffns=after_first, unread=_MLA_UNREAD),
     "sarvam_mla": Family(attention=MLA, moe=DEEPSEEK_MOE, ffns=after_first, unread=_MLA_UNREAD | _NAMED_ROUTER),
     "sarvam_moe": Family(

@@ -41,13 +41,26 @@ class Family:
     unread: Mapping[str, str] = field(default_factory=dict)  # keys that the module code does not read
     foreign: Collection[str] = ()  # our keys that are none of this family's
     permits: tuple[str, ...] = ()  # keys that are refused elsewhere (FORBIDDEN), which this family's tables read
+    never_null: Collection[str] = ()  # keys of which transformers takes no null
     heads_divide: bool = False  # transformers checks hidden_size % num_attention_heads even when head_dim is given
     modelling: str = ""
 
 
+# of a type that has null, on which the model itself fails (transformers 5.24, each model_type built with each key null that is not by default)
+_FAILS_ON_NULL: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("qwen2_moe", "ernie4_5_moe", "emu3_text_model"), ("num_key_value_heads",)),
+    "afmoe": ("head_dim",),
+    "glm": ("num_key_value_heads", "head_dim"),
+    "falcon": ("attention_dropout",),
+    "diffllama": ("attention_dropout", "lambda_std_dev"),
+    "esm": ("hidden_dropout_prob",),
+}
+
+
 @cache
 def _facts() -> Mapping[str, Mapping[str, Any]]:
-    """model_type -> {"defaults": key -> transformers' default, "names": common key -> the config class's own}."""
+    """model_type -> {"defaults": key -> transformers' default, "names": common key -> the config class's own, "nullable": keys with a default that
+    may be null, too}."""
     facts: Mapping[str, Mapping[str, Any]] = json.loads((Path(__file__).parent / "defaults.json").read_text(encoding="utf-8"))
     return facts
 
@@ -61,7 +74,11 @@ def with_facts(model_type: str, family: Family) -> Family:
         names[own] = tuple(dict.fromkeys((*names.get(own, ()), own, common)))
     defaults = {ours: value for ours, value in sized(known, names).items() if ours not in SIZES or value is None}
     foreign = _foreign(known, names)
-    return replace(family, names=names, defaults=defaults | family.defaults, unread=foreign | dict(family.unread), foreign=tuple(foreign))
+    never = {name for name, value in known.get("defaults", {}).items() if value is not None} - {*known.get("nullable", ())}
+    never |= {*_FAILS_ON_NULL.get(model_type, ())}
+    never |= {common for common, own in known.get("names", {}).items() if own in never}
+    made = replace(family, names=names, defaults=defaults | family.defaults, never_null=never)
+    return replace(made, unread=foreign | dict(family.unread), foreign=tuple(foreign))
 
 
 def _foreign(known: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> dict[str, str]:

@@ -19,13 +19,31 @@ def _types(c: Config, whole: Rule) -> list[str]:
     return given or ["full_attention" if is_whole(i) else "sliding_attention" for i in range(c.depth)]
 
 
+def tabled(mixers: Mixers) -> Mixers:
+    """Refuse rope_parameters without a table for a type of layer that there is, even where only angles stand in it: module code looks one up."""
+
+    def kinds(c: Config) -> list[LayerKind]:
+        made = mixers(c)
+        for layer_type in sorted({"sliding_attention" if kind.window else "full_attention" for kind in made}):
+            _table(c, layer_type)
+        return made
+
+    return kinds
+
+
+def _table(c: Config, layer_type: str) -> Mapping[str, Any] | None:
+    """All that rope_parameters says; None where it is left out."""
+    every = c.values.get("rope_parameters")
+    if every is not None and (not isinstance(every, Mapping) or layer_type not in every):
+        raise c.refuse("rope_parameters", f"a table for each type of layer, of which it lacks {layer_type}", every)
+    return every
+
+
 def rotary_of(c: Config, layer_type: str) -> Mapping[str, Any] | None:
     """What rope_parameters says of a type of layer; None where it is left out."""
-    every = c.values.get("rope_parameters")
+    every = _table(c, layer_type)
     if every is None:
         return None
-    if not isinstance(every, Mapping) or layer_type not in every:
-        raise c.refuse("rope_parameters", f"a table for each type of layer, of which it lacks {layer_type}", every)
     c.notes["rope_parameters"] = "only which layers it turns, and how much of a head, counts: rope and rotary_fraction"
     said = every[layer_type]
     if said is not None and not isinstance(said, Mapping):
@@ -118,6 +136,8 @@ def lfm3_mixers(c: Config) -> list[LayerKind]:
     types = c.items("layer_types", str, c.depth)
     if types is None:
         types = ["full_attention" if i % 4 == 2 else "sliding_attention" if i % 4 == 0 and i else "conv" for i in range(c.depth)]
+    for name in sorted({*types} - {"conv"}):
+        _table(c, name)
     attending = typed(c, ["full_attention" if name == "conv" else name for name in types])
     return [LayerKind(mixer="short_convolution") if name == "conv" else kind for kind, name in zip(attending, types, strict=True)]
 

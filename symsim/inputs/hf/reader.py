@@ -306,6 +306,15 @@ def _others(model_type: str) -> str:
     return nearest(model_type, supported(), f"supported: {_KNOWN} and others; 'symsim list model_types' names all {len(supported())}")
 
 
+def _projects(c: Config, onto: tuple[str, str, int], whole: Mapping[str, Any]) -> None:
+    """Refuse another tower that is projected to another size than the text's, as transformers does."""
+    place, key, default = onto
+    other, hidden = whole.get(place), c.integer("hidden_size")
+    given = other.get(key, default) if isinstance(other, Mapping) else default
+    if given != hidden:
+        raise InputError(f"{c.where}: key '{place}.{key}' must be text_config's hidden_size {hidden}, not {cut(repr(given), 60)}.")
+
+
 def read_config(config: Mapping[str, Any], name: str, where: str) -> tuple[Architecture, list[Row]]:
     """The architecture of a parsed config.json, and (key, fate, note) of every key in it.
 
@@ -347,6 +356,11 @@ def read_config(config: Mapping[str, Any], name: str, where: str) -> tuple[Archi
         first = error.errors()[0]
         place = ".".join(str(p) for p in first["loc"])
         raise InputError(f"{where}: {place + ': ' if place else ''}{first['msg'].removeprefix('Value error, ')}.") from None
+    if tower and wrapper.projects:
+        _projects(c, wrapper.projects, whole)
+    for key, value in config.items():
+        if value is None and key in family.never_null:
+            raise InputError(f"{where}: key '{prefix}{key}' is null, which transformers refuses; give a value, or leave it out.")
     told = _rows(c, family, _flat(keys), prefix)
     if tower and keys.get("tie_word_embeddings") != config.get("tie_word_embeddings"):
         overruled = f"{prefix}tie_word_embeddings"

@@ -18,6 +18,7 @@ class Wrapper:
     (never tied). default: of the wrapper's own key; None: then text_config's decides. inside: the key of the config that has the text_config, of
     that model_type `tower` then is. defaults: the tower's where text_config omits a key, in place of its own family's. flat: configs on the hub
     have the tower's keys beside the wrapper's. of_prompts: keys of the text_config that say how what stands before the text is attended to.
+    projects: a key of another tower and its default, which is to be the text's hidden_size.
     """
 
     tower: str
@@ -28,13 +29,13 @@ class Wrapper:
     inside: str = ""
     defaults: Mapping[str, int] = field(default_factory=dict)
     of_prompts: tuple[str, ...] = ()
+    projects: tuple[str, str, int] | None = None
 
 
 _TIED_BY_DEFAULT = {
     "aya_vision": "cohere2",
     "cohere2_vision": "cohere2",
     "fun_asr_nano": "qwen3",
-    "granite_docling": "granite_docling_text",
     "hyperclovax_vision_v2": "hyperclovax",
     "minicpm_ocr": "qwen3_5_text",
     "pp_chart2table": "qwen2",
@@ -85,6 +86,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "gemma3": Wrapper("gemma3_text", default=True, fixed=True),
     "paligemma": Wrapper("gemma", default=True, of_prompts=("use_bidirectional_attention",)),
     "gemma3n": Wrapper("gemma3n_text", default=True, fixed=True),
+    "granite_docling": Wrapper("granite_docling_text", default=True, projects=("vision_config", "out_hidden_size", 1024)),
     "gemma4": Wrapper("gemma4_text", default=True, fixed=True),
     "gemma4_unified": Wrapper("gemma4_unified_text", default=True, fixed=True),
     "lfm2_vl": Wrapper("lfm2", default=True),
