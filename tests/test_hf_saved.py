@@ -77,7 +77,7 @@ def test_older_names_of_a_hub_that_transformers_reads() -> None:
     windows = [
         read_config({**mimo, **more}, "mimo", "config.json")[0] for more in ({"sliding_window": 9}, {"sliding_window_size": 8, "sliding_window": 5})
     ]
-    named = {"layer_types": ["full_attention", "sliding_attention"], "num_hidden_layers": 2, "sliding_window": None, "sliding_window_size": 8}
+    named = {"layer_types": ["full_attention", "sliding_attention"], "num_hidden_layers": 2, "sliding_window_size": 8}
     assert windows[0] == windows[1]
     assert {kind.window for kind in read_config({**mimo, **named}, "mimo", "config.json")[0].layer_kinds.values()} == {None, 9}
     neox = {**SIZES, "model_type": "gpt_neox"}
