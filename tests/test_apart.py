@@ -131,3 +131,24 @@ print(len(forks), "|".join(line for line in said.splitlines() if not line.endswi
     (none, _, alone), (one, _, beside) = (said(program, cores).partition(" ") for cores in "12")
     assert (none, one) == ("0", "1")
     assert alone == beside
+
+
+def test_what_several_processes_derive_alike_is_derived_before_they_part(tmp_path: Path) -> None:
+    """Of the choices of the table those that the page has, too: blocks are not counted anew for any of them."""
+    program = """
+import symsim
+from symsim.evaluation.beside import of_fp8, recomputing
+from symsim.report import choices
+from symsim.report.step import Step
+result = symsim.derive("llama3-8b", "tp=2,pp=4,sp=true,num_microbatches=8", system="h100-sxm")
+apart._alone, begun = lambda: True, []
+fork = os.fork
+os.fork = lambda: begun or begun.append(result.beside.runs["_counted"][0]) or fork()
+symsim.report.write_report(result, sys.argv[1])
+for options in (recomputing(result.strategy), *of_fp8(result.strategy, result.system).values(), {"pp": 2}):
+    runs = result.beside.runs["_counted"][0]
+    choices.beside(result, options)
+    assert result.beside.runs["_counted"][0] == runs, options
+print(begun[0])
+"""
+    assert said(program, f"{tmp_path}/report.html") == "3"

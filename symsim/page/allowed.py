@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
 from typing import Any
+
+import numpy as np
 
 from symsim.cost.step_time import check_system
 from symsim.errors import InputError
 from symsim.evaluation.numbers import Evaluation
 from symsim.grid.names import field_of
-from symsim.grid.watched import Watched
+from symsim.grid.tabulate import Tables
 from symsim.inputs.deciding import deciding
 from symsim.inputs.system import System, unfit
 from symsim.lowering.checks import RULES
 from symsim.page.inputs import Input
 
+Array = np.ndarray[Any, Any]
 _ANOTHER = "the formulas of this page are of another kind of strategy there: {}; 'symsim derive' makes them"
 _WHY = {
     "same_tp": "whether etp equals tp decides which messages there are",
@@ -41,44 +43,16 @@ class Rule:
     sentences: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Moved:
-    """A field of a strategy that inputs give. over: these, by position; made: of a value of each the field's."""
-
-    over: tuple[int, ...]
-    made: Callable[..., Any]
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What functions of a strategy said, for all derivations: where all that one reads is the same, it is not asked again.
-
-    known: by function, by the fields that it reads, by their values."""
-
-    inputs: Sequence[Input]
-    known: dict[Hashable, dict[tuple[str, ...], dict[tuple[Hashable, ...], Rule | None]]] = field(default_factory=dict)
-
-    def rule(self, key: Hashable, function: Callable[[Any], str], fields: Mapping[str, Any]) -> Rule | None:
-        """Where the function refuses; key: what tells it from others."""
-        known = self.known.setdefault(key, {})
-        for read, made in known.items():
-            values = tuple(map(_told, map(fields.get, read)))
-            if values in made:
-                return made[values]
-        over, said, reads = _said_over(function, fields, self.inputs)
-        names = tuple(sorted(reads))
-        found = known.setdefault(names, {})[tuple(map(_told, map(fields.get, names)))] = _rule(over, said, self.inputs)
-        return found
-
-
 def rules_of(every: Sequence[Evaluation], inputs: Sequence[Input]) -> list[list[Rule]]:
     """Of each of these derivations of one model the rules that some combination of the inputs' values breaks."""
-    asked, found = _Asked(inputs), []
-    own = {k: _Moved((k,), lambda value: value) for k, one in enumerate(inputs) if one.values}
+    moved = [k for k, one in enumerate(inputs) if one.values]
+    arrays = {k: np.array(inputs[k].values).reshape([-1 if k == other else 1 for other in moved]) for k in moved}
+    tables, found = Tables(), []
     for result in every:
-        fields = _fields(result, inputs, own)
-        made = (*(asked.rule(key, function, fields) for key, function in _functions(result)), *_tiers(result.system, inputs))
-        found.append([rule for rule in made if rule is not None])
+        fields = _fields(result, inputs, arrays)
+        asked = (tables.of(key, function, fields) for key, function in _functions(result))
+        rules = (*(_rule(said, inputs, moved) for said in asked), *_tiers(result.system, inputs))
+        found.append([rule for rule in rules if rule is not None])
     return found
 
 
@@ -90,10 +64,11 @@ def _tiers(system: System | None, inputs: Sequence[Input]) -> Iterator[Rule | No
         if tier.ranks == "all":
             return
         outer = (f"R_{number}", tier.ranks)
-        moved = tuple(places[name] for name, _ in (inner, outer) if name in places)
+        moved = [places[name] for name, _ in (inner, outer) if name in places]
         values = [inputs[places[name]].values if name in places else (ranks,) for name, ranks in (inner, outer)]
         if moved:
-            yield _rule(moved, [unfit(tier.name, ranks, inside) for inside, ranks in product(*values)], inputs)
+            said = [unfit(tier.name, ranks, inside) for inside, ranks in product(*values)]
+            yield _rule(np.array(said).reshape([len(inputs[k].values) for k in moved]), inputs, moved)
         inner = outer
 
 
@@ -109,32 +84,26 @@ def only_possible(inputs: Sequence[Input], rules: Sequence[Rule]) -> list[Input]
     return found
 
 
-def _fields(result: Evaluation, inputs: Sequence[Input], own: Mapping[int, _Moved]) -> dict[str, Any]:
-    """The strategy's fields, those of inputs as what these give."""
+def _fields(result: Evaluation, inputs: Sequence[Input], arrays: Mapping[int, Array]) -> dict[str, Any]:
+    """The strategy's fields, those of inputs as arrays along an axis each."""
     strategy = result.strategy
     fields: dict[str, Any] = {name: getattr(strategy, name) for name in type(strategy).model_fields}
-    fields |= {name: moved for k, moved in own.items() if (name := field_of(inputs[k].name)) in fields}
-    fields |= _levels(result, {inputs[k].name: k for k in own})
+    fields |= {name: array for k, array in arrays.items() if (name := field_of(inputs[k].name)) in fields}
+    fields |= _levels(result, {inputs[k].name: array for k, array in arrays.items()})
     if any(one.name == "m" for one in inputs):
         # the page's micro-batches are what is given
         fields["global_batch_size"] = None
     return fields
 
 
-def _levels(result: Evaluation, places: Mapping[str, int]) -> dict[str, _Moved]:
+def _levels(result: Evaluation, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Of context parallelism in two levels, each of which is moved by itself, the fields that hold both."""
     sizes = result.strategy.hierarchical_context_parallel_sizes
-    if sizes is None or not places.keys() & {"cp_a2a", "cp_p2p"}:
+    if sizes is None or not arrays.keys() & {"cp_a2a", "cp_p2p"}:
         return {}
-    names = ("cp_a2a", "cp_p2p")
-    over = tuple(places[name] for name in names if name in places)
-
-    def both(*given: int) -> tuple[int, int]:
-        left = iter(given)
-        inner, outer = (next(left) if name in places else size for name, size in zip(names, sizes))
-        return inner, outer
-
-    return {"hierarchical_context_parallel_sizes": _Moved(over, both), "cp": _Moved(over, lambda *given: prod(both(*given)))}
+    inner, outer = (arrays.get(name, np.array(size)) for name, size in zip(("cp_a2a", "cp_p2p"), sizes))
+    pairs = np.frompyfunc(lambda inside, outside: (int(inside), int(outside)), 2, 1)(inner, outer)
+    return {"hierarchical_context_parallel_sizes": pairs, "cp": inner * outer}
 
 
 def _functions(result: Evaluation) -> Iterator[tuple[Hashable, Callable[[Any], str]]]:
@@ -160,37 +129,13 @@ def _said(rule: Callable[[Any], None]) -> Callable[[Any], str]:
     return sentence
 
 
-def _said_over(
-    function: Callable[[Any], str], fields: Mapping[str, Any], inputs: Sequence[Input]
-) -> tuple[tuple[int, ...], list[str], Collection[str]]:
-    """The inputs that a function of a strategy reads, by position; what it says of every combination of their values, the last input's fastest;
-    and the names of all fields that it reads."""
-    moved = {name: value for name, value in fields.items() if isinstance(value, _Moved)}
-    read = set[str]()
-    while True:
-        over = tuple(sorted({k for name in read & moved.keys() for k in moved[name].over}))
-        values, first = dict(fields), {k: inputs[k].values[0] for one in moved.values() for k in one.over}
-        values |= {name: one.made(*(first[k] for k in one.over)) for name, one in moved.items()}
-        watched, said = Watched(values), []
-        for at in product(*(inputs[k].values for k in over)):
-            here = first | dict(zip(over, at))
-            values.update((name, moved[name].made(*(here[k] for k in moved[name].over))) for name in read & moved.keys())
-            said.append(function(watched))
-        heard = read | watched.read
-        if heard & moved.keys() == read & moved.keys():
-            return over, said, heard
-        read = heard
-
-
-def _told(value: Any) -> Hashable:
-    """What tells a field's value from another."""
-    return value if isinstance(value, _Moved) else repr(value)
-
-
-def _rule(over: Sequence[int], said: Sequence[str], inputs: Sequence[Input]) -> Rule | None:
-    """From the sentences over the values of these inputs, of which what has one value alone is not read."""
-    if not any(said):
+def _rule(said: Any, inputs: Sequence[Input], moved: Sequence[int]) -> Rule | None:
+    """From the sentences over the axes of what was read."""
+    said = np.asarray(said)
+    if not said.astype(bool).any():
         return None
-    sentences = tuple(sorted({sentence for sentence in said if sentence}))
-    numbers = {"": 0, **{sentence: number for number, sentence in enumerate(sentences, 1)}}
-    return Rule(tuple(k for k in over if len(inputs[k].values) > 1), tuple(numbers[sentence] for sentence in said), sentences)
+    over = tuple(moved[axis] for axis, size in enumerate(said.shape) if size > 1)
+    sentences, numbers = np.unique(said.reshape(-1), return_inverse=True)
+    assert np.prod([len(inputs[k].values) for k in over]) == len(numbers)
+    first = 0 if sentences[0] == "" else 1
+    return Rule(over, tuple(int(n) + first for n in numbers), tuple(map(str, sentences[1 - first :])))
