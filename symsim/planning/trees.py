@@ -71,7 +71,7 @@ class Trees:
         """The options that numbers of symbols follow from (of a system that a recipe or an order of ranks changes), and the order of
         micro-batches."""
         strategy = watched(self.base.strategy)
-        assert self.evaluation(replace(self.base, strategy=strategy)).values and schedule_of(strategy) and in_flight(strategy)
+        _ = self.evaluation(replace(self.base, strategy=strategy)).values, schedule_of(strategy), in_flight(strategy)
         return was_read(strategy)
 
     def evaluation(self, asked: Asked) -> Evaluation:
