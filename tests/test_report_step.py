@@ -130,6 +130,14 @@ def test_no_kernel_beats_the_machine(case: str) -> None:
         assert kernel.bound == max(alone, key=lambda b: alone[b])
 
 
+def test_attention_works_through_its_own_document() -> None:
+    """A row of eight documents is no faster than the machine: its kernel was charged for the keys of the row."""
+    found = Step(derive_named("llama3-8b", "dp=2,packed_document_length=1024,seq_length=8192", system="h100-sxm"))
+    cores = {k.phase: k for k in found.kernels if k.operation == "attention.core"}
+    assert cores["forward"].flops == 4 * 8192 * 4096 * 1024 / 2
+    assert all(k.flops_per_second <= k.peak for k in cores.values())
+
+
 def test_bounds_by_hand() -> None:
     formula = maximum(symbol("work") / symbol("Phi_bf16"), symbol("bytes") / symbol("B_hbm")) + symbol("t_gemm")
     numbers = {"Phi_bf16": 1e12, "B_hbm": 1e9, "work": 3e12, "bytes": 2e9, "t_gemm": 0.5}

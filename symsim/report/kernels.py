@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from symsim.algebra.expr import Expr, Number, minimum, symbol
+from symsim.algebra.expr import Expr, Number
 from symsim.algebra.key import of_block
 from symsim.algebra.vocabulary import SYMBOLS
 from symsim.cost.count import flops
@@ -27,7 +27,7 @@ from symsim.inputs.system import Peak
 from symsim.ir.operations import OPERATIONS, UNCOUNTED
 from symsim.lowering.remember import Remembered
 from symsim.pipeline.stages import runs
-from symsim.placement.sizes import REACHES, entries_per_query, keys_per_query, own_keys, own_symbols
+from symsim.placement.sizes import REACHES, entries_per_query, keys_per_query, own_keys, own_symbols, span
 from symsim.report.amounts import four, rate
 
 BOUNDS = ("compute", "memory", "latency")
@@ -142,12 +142,14 @@ def calls(result: Evaluation, name: str, numbers: Mapping[str, Number]) -> tuple
 def _worked(result: Evaluation) -> dict[str, Number]:
     """Numbers with the keys that attention's kernel works through, whatever convention counts its FLOPs."""
     known = result.numbers
-    inside = minimum(symbol("w"), symbol("s")).evaluate(known) if "w" in known else known["s"]
+    # of a row of documents each token sees its own
+    row = span("both", result.strategy).evaluate(known)
+    inside = min(known["w"], row) if "w" in known else row
     own = _worked_of_kinds(result)
-    both = min(2 * inside - 1, known["s"])
-    chosen = minimum(symbol("k_x"), symbol("s") / 2).evaluate(known) if "k_x" in known else known["s"] / 2
+    both = min(2 * inside - 1, row)
+    chosen = min(known["k_x"], row / 2) if "k_x" in known else row / 2
     sparse = min(known["n_k"], chosen) if "n_k" in known else chosen
-    return {**known, "n_k": sparse, "n_z": known["s"] / 2, "n_b": known["s"], "n_w": inside, "n_c": inside / 2, "n_v": both, **own}
+    return {**known, "n_k": sparse, "n_z": row / 2, "n_b": row, "n_w": inside, "n_c": inside / 2, "n_v": both, **own}
 
 
 def _worked_of_kinds(result: Evaluation) -> dict[str, Number]:
