@@ -129,6 +129,7 @@ def _deepspeed(name: str, table: str, entry: dict[str, Any], cell: dict[str, Any
     experts = "the experts run one by one (transformers 4.50)" if entry["model"].get("num_experts") is not None else ""
     assumptions = {"fsdp_prefetch": "false", "fsdp_unit": "module", "zero_reduction": "all_reduce", "moe_grouped_gemm": "false"}
     assumptions["reduction_buffers"] = "one"  # contiguous_gradients, overlap_comm=false
+    assumptions["optimizer_implementation"] = "foreach"  # the Trainer's optim=adamw_torch, which zero2.json and zero3.json leave as it is
     return _case(name, table, entry, cell, plan, assumptions, note(unnamed, kept, experts, own), () if not own else ("script",))
 
 

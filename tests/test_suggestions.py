@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from symsim.api.cli import app
 from symsim.errors import InputError, near
 from symsim.inputs.assumptions import ASSUMPTIONS
-from symsim.inputs.hf.families import SUPPORTED
+from symsim.inputs.hf.families import FAMILIES
 from symsim.inputs.hf.wrappers import WRAPPERS
 from symsim.inputs.models import load_model
 from symsim.inputs.reading import read_yaml
@@ -250,4 +250,4 @@ def test_an_unknown_model_type_is_answered_with_those_that_are_read(given: str, 
 
 
 def test_model_types_are_listed():
-    assert listed("model_types").split() == sorted({*SUPPORTED, *WRAPPERS})
+    assert listed("model_types").split() == sorted({*FAMILIES, *WRAPPERS})
