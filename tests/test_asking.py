@@ -64,6 +64,7 @@ def _random(rng: random.Random, depth: int = 3) -> Expr:
     return one + other if made == "sum" else one * other
 
 
+@pytest.mark.long
 def test_a_range_of_too_many_values_is_one_sentence() -> None:
     """Each value is evaluated exactly, which takes milliseconds."""
     with pytest.raises(InputError, match=r"'s=1:100000:1' has 100,000 values, and at most 2,000 are asked: a longer step has fewer"):
@@ -158,6 +159,7 @@ SCANNED = (
 )
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(("name", "quantity", "low", "high"), SCANNED)
 def test_the_largest_is_that_of_a_scan(name: str, quantity: str, low: int, high: int) -> None:
     one = moving(_result(), name)
@@ -343,6 +345,7 @@ def test_the_command(tmp_path: Path) -> None:
         assert done.returncode == 2 and said in done.stderr
 
 
+@pytest.mark.long
 def test_whole_numbers_are_cut_between_whole_numbers() -> None:
     """The last that holds may be the first of the range, whose neighbour's cell no bound decides."""
     result = symsim.derive("deepseek-v2", "tp=2,sp=true,pp=2,num_microbatches=8", system="a100-sxm-80")

@@ -76,6 +76,7 @@ def test_nothing_and_counts_need_no_unit() -> None:
     assert _result().largest("b", "t_bubble >= 0 and max(t_bubble, 0) <= 1 s and N <= 1e12 and mfu > 0.1").value is not None
 
 
+@pytest.mark.long
 def test_a_long_row_that_cannot_run_hides_no_answer() -> None:
     """Groups of queries divide 32 heads: none of the many below 1,000,000,000 does, and that the condition holds nowhere was no answer."""
     assert _result().largest("g", "N <= 1e12").value == 32

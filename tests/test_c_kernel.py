@@ -91,7 +91,7 @@ def sweep_of(model: str, axes: Sequence[str], question: Question = FASTEST) -> S
 # models ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.long
 @pytest.mark.parametrize("model, axes", [DENSE, EXPERTS], ids=["dense", "experts"])
 def test_whole_grids_are_the_same_bits(model: str, axes: tuple[str, ...]):
     sweep = sweep_of(model, axes)

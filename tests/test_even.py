@@ -42,6 +42,7 @@ def derived(model: str, strategy: str, pp: int) -> Result:
     return symsim.derive(experts.model_copy(update={"layers": layers}), strategy.format(pp), system=SYSTEM)
 
 
+@pytest.mark.long_after(4)
 @pytest.mark.parametrize(("model", "strategy", "depths"), CASES)
 def test_one_formula_gives_the_step_and_the_peak_at_every_even_depth(model: str, strategy: str, depths: tuple[int, ...]) -> None:
     results = {pp: derived(model, strategy, pp) for pp in depths}
@@ -111,6 +112,7 @@ def test_the_slope_by_pp_is_that_of_all_stages_together(step: tuple[Result, Form
     assert formula.elasticity("pp", values, to=8) == pytest.approx(deeper / here - 1)
 
 
+@pytest.mark.long
 def test_limits_and_facts_on_pp(step: tuple[Result, Formula]) -> None:
     result, _ = step
     pace = result.formula("t_slow")

@@ -16,6 +16,7 @@ import inputs_bad
 FEW = {kind: 6 * share for kind, share in inputs_bad.SHARES.items()} | {inputs.GOOD: 30}
 
 
+@pytest.mark.long_after(6)
 @pytest.mark.parametrize("kind", FEW)
 def test_no_input_ends_in_a_traceback_a_hang_or_half_a_file(kind: str):
     text, faults = inputs.table(inputs.outcomes({kind: range(FEW[kind])}, seed=1))

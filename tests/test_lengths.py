@@ -308,6 +308,7 @@ def longest(result: Evaluation, n: int, added: float, rho: str = "rho_u") -> flo
 FOUR = {200: 50, 1000: 30, 4000: 15, 8000: 5}
 
 
+@pytest.mark.long_after(4)
 @pytest.mark.parametrize(
     ("lengths", "row", "options", "error"),
     [

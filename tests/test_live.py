@@ -215,6 +215,7 @@ document.title = JSON.stringify([controls.length, behind]);
 </script>"""
 
 
+@pytest.mark.long
 @needs_browser
 def test_what_stays_in_sight_covers_no_control(tmp_path: Path) -> None:
     """Of 97 stops of Tab backwards 11 stood behind the verdict, on a phone 32."""
@@ -233,6 +234,7 @@ document.title = JSON.stringify([labels.length, cut, document.documentElement.sc
 </script>"""
 
 
+@pytest.mark.long
 @needs_browser
 def test_labels_are_whole_and_ties_are_rounded_as_in_the_report(tmp_path: Path) -> None:
     """On a phone, too; and 13.625 GiB are 13.62, as Python writes it."""
@@ -389,6 +391,7 @@ _TYPED = ("0", "0.25", "1.5", "6", "1e40")
 _AT_ONCE = "<script>window.requestAnimationFrame = done => done();</script>"
 
 
+@pytest.mark.long
 @needs_browser
 def test_sliders_at_their_ends_give_numbers(tmp_path: Path) -> None:
     """And what is typed is taken only where eval takes it."""

@@ -85,6 +85,7 @@ def test_digits_inside_a_name_stay_in_it():
     assert ("mtext", "bf16x2p") in leaves(math(r"\Phi_{\mathrm{bf16x2p}}"))
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(("model", "strategy", "system"), CASES)
 def test_every_formula_of_a_report_has_its_tokens(model: str, strategy: str, system: str | None):
     seen = 0

@@ -146,6 +146,7 @@ def test_scalar_kernel_gives_what_eval_gives(case: tuple[str, str, str | None]) 
     assert_same(scalar_kernel(read_base(case[0], case[1] or None, case[2], []), free, list(expected))(), expected)
 
 
+@pytest.mark.long_after(3)
 @pytest.mark.parametrize("case", MOVED, ids=lambda case: "-".join(map(str, case)))
 def test_arrays_and_scalars_elsewhere(case: tuple[str, str, str | None]) -> None:
     """Other degrees and sizes, all points in one call of the module, one by one in the scalar kernel."""

@@ -29,6 +29,7 @@ def made(model: str, strategy: str) -> Result:
     return symsim.derive(model, strategy, system="h100-sxm")
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
 def test_no_formula_of_a_hybrid_is_long_and_every_symbol_is_defined(case: tuple[str, str]) -> None:
     document = report(made(*case))

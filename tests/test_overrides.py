@@ -60,6 +60,7 @@ def spelt(value: Any) -> str:
     )
 
 
+@pytest.mark.long_after(6)
 @pytest.mark.parametrize(("case", "overrides"), SETTINGS, ids=[" ".join(o) for _, o in SETTINGS])
 def test_the_same_effect_as_on_the_command_line(case: tuple[str, str, str], overrides: dict[str, Any]) -> None:
     settings = [f"{name}={spelt(value)}" for name, value in overrides.items()]

@@ -38,6 +38,7 @@ def made() -> Plan:
     return plan(MODEL, SYSTEM, world=8, global_batch_size=32, fix=FIXED)
 
 
+@pytest.mark.long
 def test_the_best_of_each_kind_is_that_of_all_configurations(made: Plan) -> None:
     """Every configuration of the space by `derive`, one at a time."""
     sizes, choices, derived = space_of(made.asked)
@@ -112,6 +113,7 @@ def test_experts_with_biases_are_not_split() -> None:
         symsim.plan("gpt-oss-20b", SYSTEM, fix="tp=2,etp=2,cp=1,pp=1,vpp=1,ep=1,overlap_grad_reduce=true", **asked)
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize(
     "model, framework, fixed, beside, rule",
     [
@@ -395,6 +397,7 @@ def test_the_command_prints_a_plan_writes_it_and_says_why_not(tmp_path: Path) ->
     assert ended.returncode == 0 and {"time", "memory", "outside", "strategy", "filled"} == json.loads(ended.stdout).keys()
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize(
     ("model", "framework", "fixed", "file"),
     [

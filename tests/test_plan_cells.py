@@ -191,7 +191,8 @@ def test_a_bound_of_a_cell_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(done) > 10 and len(set(done)) == len(done)
 
 
-@pytest.mark.parametrize("name", ["moe", "head", "staying", "following"])
+@pytest.mark.long_after(1)
+@pytest.mark.parametrize("name", ["head", "moe", "staying", "following"])
 def test_what_is_taken_is_what_would_be_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def found(asked: tuple[str, ...]) -> list[set[frozenset[Definition]]]:
         search = of("olmoe-1b-7b", 8, {"vpp": 1, "micro_batch_size": 1, "recompute": "none"}, asked)

@@ -45,6 +45,7 @@ def test_a_file_is_asked_for_by_its_suffix(tmp_path: Path) -> None:
         assert ended.returncode == 2 and ended.stderr.endswith(f"write a file that ends in {instead}\n")
 
 
+@pytest.mark.long_after(3)
 @pytest.mark.parametrize(
     ("framework", "model", "said"),
     [
@@ -239,6 +240,7 @@ def test_a_fixed_list_of_modules_keeps_the_rows_that_have_it() -> None:
     assert [c.rows for c in space_of(other)[1] if "recompute" in c.names] == [(("none",), ("full",), ("selective",))]
 
 
+@pytest.mark.long
 def test_why_not_completes_what_is_said() -> None:
     """By the best of what has it: a plan with these options fixed finds the same."""
     asked = ("plan", "llama3-8b", "-y", SYSTEM, "--world", "16", "--global-batch-size", "64", "--fix", "cp=1,tp_comm_overlap=false")

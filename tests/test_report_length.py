@@ -137,6 +137,7 @@ def test_a_moment_is_read_for_another_kind_of_layers() -> None:
                 assert formula.evaluate({**numbers, **exchanged, **back}) == numbers[f"M_at_{moment}_{other}"]
 
 
+@pytest.mark.long
 def test_an_update_by_matrices_is_read_in_one_formula() -> None:
     """What Muon keeps and moves was seven rests of sums over all matrices; it is the parameters, and those that are no matrix."""
     strategy = "tp=8,sp=true,pp=8,ep=16,etp=4,dp=16,num_microbatches=32,mtp_num_layers=2,optimizer=muon"

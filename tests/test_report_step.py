@@ -247,6 +247,7 @@ def test_a_bar_is_as_long_as_its_share() -> None:
 # the report
 
 
+@pytest.mark.long_after(3)
 @pytest.mark.parametrize("case", CASES)
 def test_chapters(case: str) -> None:
     headings = [s.heading for s in document(case).sections if s.level == 1]
@@ -330,7 +331,7 @@ def test_the_first_page_says_how_long_kernels_wait_for_the_host() -> None:
     assert "waiting for the host" not in render_markdown(made("dense")).partition("## 2 ")[0]
 
 
-@pytest.mark.long_after(4)
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize("case", CASES)
 def test_the_machine_has_every_number_that_the_step_stands_on(case: str) -> None:
     """The others are named below the table: with half as much of each the step, its cost and its peak are the same."""
@@ -382,6 +383,7 @@ def test_closed_forms_are_those_of_the_kernels() -> None:
     assert isinstance(shown, Expr) and shown != formula and shown.substitute({n: a for a, n in names.items()}) == formula
 
 
+@pytest.mark.long_after(5)
 @pytest.mark.parametrize("case", ["dense", "moe", "fsdp"])
 @pytest.mark.parametrize("suffix", [s for s in SUFFIXES if s != ".pdf"])
 def test_every_kind_is_written(case: str, suffix: str, tmp_path: Path) -> None:
@@ -411,6 +413,7 @@ def test_html_is_well_formed_and_loads_nothing(case: str) -> None:
     assert "\\" not in "".join(e.text or "" for e in tree.iter() if e.tag.startswith("{http://www.w3.org/1998/Math"))
 
 
+@pytest.mark.long_after(3)
 @pytest.mark.parametrize("case", CASES)
 def test_markdown_pictures_are_80_columns(case: str) -> None:
     text = render_markdown(made(case))

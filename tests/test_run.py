@@ -336,6 +336,7 @@ def test_a_small_run_is_in_smaller_units_and_errors_name_what_was_given() -> Non
         assert in_process.run("run", "smollm2-135m", "-y", "h100-sxm", *given).stderr.startswith(f"symsim: {said}")
 
 
+@pytest.mark.long
 def test_a_run_is_read_by_names_and_asked_though_it_has_billions_of_terms() -> None:
     """Its cost is a product of sums, which nobody multiplies out."""
     asked = "llama3-70b -s tp=8,pp=4,dp=4,sp=true,global_batch_size=128 -y h100-sxm --set tokens=1T".split()

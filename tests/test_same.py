@@ -29,6 +29,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tree
 
 
+@pytest.mark.long
 def test_a_tree_says_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     drawn = same.asked(12, 5)
     assert len({arguments[1] for arguments, _ in drawn}) == 12 and drawn == same.asked(12, 5) != same.asked(12, 6)

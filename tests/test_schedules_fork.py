@@ -112,6 +112,7 @@ def test_orders_of_a_v_are_those_of_the_fork(name: str, p: int, m: int) -> None:
             assert [o.microbatch for o in row if (o.kind, o.stage) == (kind, stage)] == list(range(m))
 
 
+@pytest.mark.long_after(3)
 @pytest.mark.parametrize(
     ("name", "inputs", "weights", "mean", "low", "high"),
     [

@@ -76,6 +76,7 @@ def shape(message: Message, at: Any) -> tuple[Any, ...]:
     return (message.op, message.axis, message.per, *(Fraction(e.evaluate(at)) for e in (message.group, *bytes_of)))
 
 
+@pytest.mark.long_after(20)
 @pytest.mark.parametrize(("model", "strategy"), CASES, ids=range(len(CASES)))
 def test_what_is_listed_is_what_is_priced(model: str, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every message that is no block's own: group, bytes, calls, on every stage."""

@@ -44,6 +44,7 @@ MEANS = {"b200/": 0.03, "a100/": 0.03, "korthikanti/": 0.05, "megatron-h100/": 0
 RUNS = sorted({name.partition("/")[0] + "/" for name in MEASURED})
 
 
+@pytest.mark.long_after(4)
 @pytest.mark.parametrize("prefix", RUNS or [None])
 def test_measured_steps(prefix: str | None) -> None:
     """Each within its bound, and their mean within that of all of one source."""

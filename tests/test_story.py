@@ -83,6 +83,7 @@ def anchors(document: Report) -> list[str]:
     return found
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize("short", [False, True])
 @pytest.mark.parametrize("model", CASES)
 def test_numbers_are_given_once_and_references_lead_to_them(model: str, short: bool) -> None:

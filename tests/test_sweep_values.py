@@ -155,6 +155,7 @@ def points_of(variant: Variant, count: int, rng: random.Random) -> list[tuple[in
     return [tuple(int(c[k]) for c, k in zip(variant.chosen, runs[n])) for n in chosen]
 
 
+@pytest.mark.long_after(14)
 @pytest.mark.parametrize("case", CASES)
 def test_numbers_are_those_of_eval(case):
     """Random points of every variant, or of some where there are many: counts are equal, times within 1e-12 of the step."""
@@ -248,6 +249,7 @@ class Kept:
         self.rows.append([np.array(np.broadcast_to(o, (self.length,))) for o in outputs])
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize("case", ["dense", "sharded", "latent attention", "uneven experts", "schedules with chunks"])
 def test_a_kernel_gives_what_its_program_says(case):
     """However much is computed beforehand, and however the grid is cut into vectors: the same bits at every point."""
@@ -282,6 +284,7 @@ def test_a_size_that_follows_from_others_is_a_column_where_it_is_not_given(optio
         assert group == symsim.derive("llama3-8b", f"{options},num_microbatches=12,pp={pp}").value("group") > 0
 
 
+@pytest.mark.long
 def test_every_point_of_a_grid_is_refused_or_evaluated_as_eval_does():
     """The masks of a grid are the rules of `check`, point by point."""
     space = space_of("latent attention")

@@ -283,6 +283,7 @@ def test_what_is_placed_by_names_or_of_drawn_rows_is_derived_by_itself() -> None
     assert not memory.runs
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize("asked", [{"top": 20, "by": "time.step"}, {"pareto": "time.step,memory.peak"}])
 @pytest.mark.parametrize("where", ["memory.peak <= 20e9 and time.bubble < 0.4 * time.step", "memory.peak > 1e15"])
 def test_conditions_that_another_process_finds_hold_at_the_same_points(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], where: str) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from symsim.algebra.expr import Expr
 from symsim.audit.claims import Claim
 from symsim.audit.printed import audit_tables
@@ -18,6 +20,7 @@ KEPT = Path(__file__).parents[1] / "reports" / "audit.md"
 PLANTED = " with a planted error"
 
 
+@pytest.mark.long
 def test_the_whole_audit() -> None:
     claims, comparisons = asked(())
     wrong = [planted(c, k) for k, c in enumerate(claims) if c.subject is not None]
