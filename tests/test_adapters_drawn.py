@@ -21,6 +21,7 @@ ORACLE = json.loads((Path(__file__).parent / "oracle" / "adapters.json").read_te
 CONFIGS = json.loads((Path(__file__).parent / "oracle" / "adapter_configs.json").read_text())["cases"]
 
 
+@pytest.mark.long_after(6)
 @pytest.mark.parametrize("kind", ORACLE["cases"])
 def test_trained_parameters_equal_pefts(kind: str) -> None:
     """Of LoRA, of rsLoRA, whose scale is another and nothing else, and of DoRA."""
@@ -32,6 +33,7 @@ def test_trained_parameters_equal_pefts(kind: str) -> None:
     assert case["trained"] == {"LoRA": lora, "rsLoRA": lora, "DoRA": dora}
 
 
+@pytest.mark.long_after(20)
 @pytest.mark.parametrize("case", CONFIGS, ids=[f"{case['model']['model_type']}-{i}" for i, case in enumerate(CONFIGS)])
 def test_configs_of_adapters_train_what_pefts_do(case: dict[str, Any], tmp_path: Path) -> None:
     """Names of modules by their ends, in single layers, patterns, biases, modules trained whole, experts' parameters (draws/adapter_configs.py)."""

@@ -63,7 +63,7 @@ def alone(model: str, strategy: str) -> list[Section]:
     return [Blocks(result, Ink(result), Step(result)).section(name) for name in result.lowered.blocks]
 
 
-@pytest.mark.long_after(4)
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize(("model", "strategy"), CASES)
 @pytest.mark.parametrize(
     ("words", "compared"),

@@ -440,6 +440,7 @@ def test_kinds_keep_their_names_where_a_value_is_derived_again(over: str) -> Non
         assert row.numbers == (there.value("F_kind__hybrid"), there.value("A_hybrid__again"))
 
 
+@pytest.mark.long
 def test_what_another_option_settles_is_left_out_with_its_reason() -> None:
     """The mean length of documents that are listed has no other value; all else has its elasticity."""
     found = symsim.derive("mixtral-8x7b", "ep=4,dp=8,document_lengths=lognormal:1000+1", system="h100-sxm").elasticity("t_step")

@@ -79,6 +79,7 @@ def test_without_the_library_a_sentence_says_so(library: str, monkeypatch: pytes
         getattr(result().plot(), f"to_{library}")()
 
 
+@pytest.mark.long
 def test_a_schedule_is_a_picture_alone() -> None:
     with pytest.raises(InputError, match="drawn as SVG alone"):
         result().plot("schedule").to_altair()

@@ -254,6 +254,7 @@ def test_sentences_of_calibrate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         assert (left.value.code, capsys.readouterr().err) == (2, f"symsim: {sentence}\n")
 
 
+@pytest.mark.long_after(15)
 @pytest.mark.parametrize("name", guide.PAGES)
 def test_shown_output(name: str) -> None:
     """Commands run, and print what the page shows (`python docs/guide.py` makes it again)."""

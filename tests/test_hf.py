@@ -562,6 +562,7 @@ def test_not_a_config(config: Any) -> None:
     assert refusal(config).startswith("config.json")
 
 
+@pytest.mark.long_after(60)
 @pytest.mark.parametrize("model_type", SUPPORTED)
 def test_garbage_is_refused_with_a_sentence(model_type: str) -> None:
     """Any one value replaced by junk either reads or is refused: no other exception gets out."""

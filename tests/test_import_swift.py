@@ -640,6 +640,7 @@ def test_the_benchmark_of_the_seed(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.strip() == "\n".join(lines)
 
 
+@pytest.mark.long
 def test_every_published_command_is_read() -> None:
     """Arguments of the training commands in ms-swift's examples that say how long a step took, of all its versions."""
     path = SHARED / "measured" / "swift.yaml"

@@ -138,6 +138,7 @@ def test_the_jobs_of_a_kind_are_read_and_evaluated(kind: str, tmp_path: Path) ->
         assert symsim.derive(place / "out", system=None if job.system else "h100-sxm").value("time.step") > 0
 
 
+@pytest.mark.long_after(6)
 @pytest.mark.parametrize("kind", imports.KINDS)
 def test_mutated_jobs_end_in_an_answer_or_a_sentence(kind: str) -> None:
     with place_of_work() as place:

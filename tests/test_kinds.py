@@ -118,6 +118,7 @@ def test_words_of_every_name_as_kinds() -> None:
 OTHERS = (("mixtral-8x7b", 0), ("mixtral-8x7b", 1), ("qwen3-next-80b-a3b", 1), ("deepseek-v3", 1), ("gemma-3-12b", 1))
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(("model", "at"), OTHERS)
 def test_words_drawn_from_all_of_them_as_kinds(model: str, at: int) -> None:
     assert_same(model, at, tuple(random.Random(f"{model} {at}").sample(words(), 6)))

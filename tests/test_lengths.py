@@ -193,6 +193,7 @@ def waited(result: Evaluation) -> float:
     return float(result.value("time.exposed.lengths"))
 
 
+@pytest.mark.long_after(8)
 @pytest.mark.parametrize(
     ("mean", "spread", "row", "options", "error", "of_the_wait"),
     [

@@ -6,6 +6,7 @@ import mixer_cases
 import pytest
 
 
+@pytest.mark.long_after(6)
 @pytest.mark.parametrize("mixer", mixer_cases.MIXERS)
 def test_every_mixer_has_cases_of_both_and_equals_them(mixer: str) -> None:
     has = mixer_cases.MIXERS[mixer]

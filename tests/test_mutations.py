@@ -46,6 +46,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_what_no_test_holds_is_seen(tree: Path) -> None:
     def fact(text: str, changed: str) -> mutations.Fact:
         return mutations.Fact("two.py", text, text, changed, ("test_two.py",))

@@ -223,6 +223,7 @@ def test_parts_of_a_difference_add_up(made: Plan) -> None:
         assert [abs(r.more) for r in rows[:-1]] == sorted((abs(r.more) for r in rows[:-1]), reverse=True)
 
 
+@pytest.mark.long
 def test_a_plan_of_a_job_trains_what_the_job_trains(tmp_path: Path) -> None:
     (tmp_path / "model.yaml").write_text(shown("model", "smollm2-135m"))
     (tmp_path / "strategy.yaml").write_text("tuner_type: lora\nlora_rank: 4\nquantize_base: nf4\noptimizer: muon\ntp: 3\n")

@@ -161,6 +161,7 @@ def test_what_the_command_line_takes_as_text_is_taken() -> None:
     assert len(both) == len(symsim.sweep("llama3-8b", {"tp": [1, 2]}, pareto="memory.peak,world")) == 2
 
 
+@pytest.mark.long_after(1)
 @pytest.mark.parametrize(
     ("model", "strategy", "overrides"),
     [

@@ -112,6 +112,7 @@ def test_deepseek_is_at_most_25_pages_under_any_strategy(strategy: str) -> None:
     assert pages(report(symsim.derive("deepseek-v3", strategy, system="h100-sxm"))) <= 25
 
 
+@pytest.mark.long
 def test_a_model_of_six_kinds_is_at_most_28_pages() -> None:
     """Of 61 moments formulas that differ in the kind alone are written once, of 145 operations those that take next to nothing have a row."""
     document = report(symsim.derive("gemma-3n-e2b", "fusion=eager,zero=3,dp=8,recompute=full", system="h100-sxm"))
@@ -180,6 +181,7 @@ def test_numbers_of_the_machine_are_whose_they_are() -> None:
     assert re.search(r"beta[^|]*= 22\.22\\,\\mathrm\{ps/byte\}", text)
 
 
+@pytest.mark.long
 def test_numbers_of_formulas_and_of_nothing() -> None:
     assert [seconds(value) for value in (1.041e-17, -3e-18, 0, 2e-9)] == ["0 s", "0 s", "0 s", "0.002 us"]
     assert latex(symbol("b") * 2**30) == "2^{30}b" and latex(symbol("b") * 1048575) == r"1\,048\,575b"

@@ -322,6 +322,7 @@ def _zb_h1(forward: list[Any], inputs: list[Any], weights: list[Any], m: int, me
     return at | {f"t_{part}": evaluated(saved, stages, at) for part, saved in SCHEDULES["zb_h1"].saved.items()}
 
 
+@pytest.mark.long_after(2)
 @pytest.mark.parametrize(
     ("which", "low", "high", "message", "exact", "lowest", "highest"),
     [

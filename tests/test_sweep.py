@@ -236,7 +236,7 @@ def test_options_are_columns_of_a_file_beside_what_varies(tmp_path, suffix):
 LONG = [*AXES[:-1], "num_microbatches=1:200", "seq_length=1024:16384:1024"]
 
 
-@pytest.mark.long_after(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("suffix", "asked"), [("csv", ["--columns", "time.step"]), ("parquet", ["--top", "50", "--by", "mfu", "--search", "scan"])])
 def test_ten_kills_and_resumes_give_the_same_file(tmp_path, suffix, asked):
     axes = [f"--axis={a}" for a in (LONG if suffix == "parquet" else [*AXES[:-1], "num_microbatches=1:400"])]

@@ -52,6 +52,7 @@ def counted(name: str) -> dict[str, int]:
     }
 
 
+@pytest.mark.long_after(12)
 @pytest.mark.parametrize("name", ORACLE["cases"])
 def test_counts_equal_pytorchs(name: str) -> None:
     case = ORACLE["cases"][name]
